@@ -1,0 +1,1 @@
+"""An agent answering: prompt, loop, run, reply."""

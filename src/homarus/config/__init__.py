@@ -1,0 +1,1 @@
+"""The user's `openclaw.json`: read, checked, changed."""

@@ -1,0 +1,1 @@
+"""Values and primitives: what every other package speaks. No I/O."""

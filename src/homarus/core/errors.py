@@ -1,0 +1,249 @@
+"""The exception tree. An error's class is its policy; only an adapter reads a vendor's words.
+
+HomarusError
+├── UserError              what was typed or configured is wrong: message only, exit 2
+│   ├── ConfigError        says file, line, key and fix
+│   └── UnknownName        says the nearest names
+├── ProviderError          the model did not answer
+│   ├── AuthFailed         → next credential
+│   ├── BillingFailed      → next credential, long rest
+│   ├── RateLimited        → cool down, next
+│   ├── Overloaded         → retry
+│   ├── ProviderTimeout    → retry, next
+│   ├── Unreachable        → retry, next
+│   ├── StreamBroken       → retry (malformed or cut before its end)
+│   ├── ContextOverflow    → compact, retry
+│   ├── ImageTooLarge      → report with the limit
+│   ├── ContentFiltered    → report
+│   └── BadRequest         → stop, report
+├── ToolError              the text goes to the model
+│   ├── ToolDenied
+│   └── ToolTimeout
+├── ChannelError           a chat service failed
+│   ├── SendFailed         → retry when `retryable`
+│   └── ChannelAuthFailed  → stop the channel, tell the owner
+├── StoreError             state could not be read or written
+│   ├── NotFound
+│   ├── Conflict           → reload, retry
+│   ├── Corrupt            → repair
+│   ├── DiskFull           → refuse new work until there is room
+│   └── InUse              → another process holds this state directory
+└── ProtocolError          what a gateway client did wrong
+
+Every message says what happened and to what; `fix` says what to do next.
+"""
+
+from typing import ClassVar
+
+
+class HomarusError(Exception):
+    """Base of every error raised on purpose."""
+
+    code: ClassVar[str] = "internal"
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.fix})" if self.fix else self.message
+
+
+class UserError(HomarusError):
+    """What was typed or configured is wrong."""
+
+    code = "user"
+    exit_status = 2
+
+
+class ConfigError(UserError):
+    """The configuration is wrong at a known place."""
+
+    code = "user.config"
+
+    def __init__(
+        self, message: str, *, file: str = "", line: int = 0, key: str = "", fix: str = ""
+    ) -> None:
+        where = ":".join(str(part) for part in (file, line) if part)
+        super().__init__(": ".join(part for part in (where, key, message) if part), fix=fix)
+        self.file, self.line, self.key, self.reason = file, line, key, message
+
+
+class UnknownName(UserError):
+    """A name nobody knows; the nearest ones are offered."""
+
+    code = "user.unknown_name"
+
+    def __init__(
+        self, kind: str, name: str, nearest: tuple[str, ...] = (), *, fix: str = ""
+    ) -> None:
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}", fix=fix or hint)
+        self.kind, self.name, self.nearest = kind, name, nearest
+
+
+class ProviderError(HomarusError):
+    """The model did not answer."""
+
+    code = "provider"
+
+    def __init__(self, message: str, *, fix: str = "", status: int = 0) -> None:
+        super().__init__(message, fix=fix)
+        self.status = status
+
+
+class AuthFailed(ProviderError):
+    """The credential was refused."""
+
+    code = "provider.auth"
+
+
+class BillingFailed(ProviderError):
+    """The account behind the credential has no credit."""
+
+    code = "provider.billing"
+
+
+class RateLimited(ProviderError):
+    """The provider asked us to wait."""
+
+    code = "provider.rate_limited"
+
+    def __init__(
+        self, message: str, *, after_s: float | None = None, fix: str = "", status: int = 429
+    ) -> None:
+        super().__init__(message, fix=fix, status=status)
+        self.after_s = after_s
+
+
+class Overloaded(ProviderError):
+    """The provider is up and cannot serve now."""
+
+    code = "provider.overloaded"
+
+
+class ProviderTimeout(ProviderError):
+    """No answer within the deadline."""
+
+    code = "provider.timeout"
+
+
+class Unreachable(ProviderError):
+    """No connection: wrong address, no network, or nobody listening."""
+
+    code = "provider.unreachable"
+
+
+class StreamBroken(ProviderError):
+    """The answer began and was malformed or cut before its end."""
+
+    code = "provider.stream"
+
+
+class ContextOverflow(ProviderError):
+    """The request does not fit the model's window."""
+
+    code = "provider.context_overflow"
+
+
+class ImageTooLarge(ProviderError):
+    """An image is over the provider's limit."""
+
+    code = "provider.image_too_large"
+
+
+class ContentFiltered(ProviderError):
+    """The provider refused the content."""
+
+    code = "provider.content_filtered"
+
+
+class BadRequest(ProviderError):
+    """The provider does not accept the request as it is."""
+
+    code = "provider.bad_request"
+
+
+class ToolError(HomarusError):
+    """A tool failed in a way the model can act on."""
+
+    code = "tool"
+
+
+class ToolDenied(ToolError):
+    """Policy or a person said no."""
+
+    code = "tool.denied"
+
+
+class ToolTimeout(ToolError):
+    """A tool took longer than it may."""
+
+    code = "tool.timeout"
+
+
+class ChannelError(HomarusError):
+    """A chat service failed."""
+
+    code = "channel"
+
+
+class SendFailed(ChannelError):
+    """A message was not taken."""
+
+    code = "channel.send_failed"
+
+    def __init__(self, message: str, *, retryable: bool, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.retryable = retryable
+
+
+class ChannelAuthFailed(ChannelError):
+    """The service refused our credential."""
+
+    code = "channel.auth"
+
+
+class StoreError(HomarusError):
+    """State could not be read or written."""
+
+    code = "store"
+
+
+class NotFound(StoreError):
+    """There is no such record."""
+
+    code = "store.not_found"
+
+
+class Conflict(StoreError):
+    """Someone else wrote first."""
+
+    code = "store.conflict"
+
+
+class Corrupt(StoreError):
+    """What is stored cannot be read."""
+
+    code = "store.corrupt"
+
+
+class DiskFull(StoreError):
+    """There is no room to write."""
+
+    code = "store.disk_full"
+
+
+class InUse(StoreError):
+    """Another process holds this state directory."""
+
+    code = "store.in_use"
+    exit_status = 2
+
+
+class ProtocolError(HomarusError):
+    """What a gateway client did wrong."""
+
+    code = "protocol"

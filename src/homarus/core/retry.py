@@ -1,0 +1,47 @@
+"""Waiting before trying again: exponential, capped, with full jitter."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from homarus.core.clock import Clock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`first_s · factor^n`, at most `most_s`; `jitter` is the share that is random."""
+
+    first_s: float = 0.5
+    factor: float = 2.0
+    most_s: float = 30.0
+    jitter: float = 0.5
+
+    def delay_s(self, attempt: int) -> float:
+        """How long to wait after the `attempt`-th failure (from 1)."""
+        # The exponent is bounded so that a long outage cannot overflow the float.
+        delay = min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
+        return delay * (1 - self.jitter * random.random())  # noqa: S311 - spreading load, not a secret
+
+
+async def retry(
+    run: Callable[[], Awaitable[T]],
+    *,
+    on: tuple[type[Exception], ...],
+    attempts: int,
+    backoff: Backoff,
+    clock: Clock,
+) -> T:
+    """Call `run` until it succeeds, it raises something else, or `attempts` are used up."""
+    attempt = 1
+    while True:
+        try:
+            return await run()
+        except on as exc:
+            if attempt >= attempts:
+                raise
+            asked = getattr(exc, "after_s", None)
+            await clock.sleep(backoff.delay_s(attempt) if asked is None else asked)
+        attempt += 1

@@ -1,0 +1,48 @@
+"""Long-lived tasks: a failure is news and a restart, never the end of its neighbours."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from homarus.core.clock import Clock
+from homarus.core.retry import Backoff
+
+log = logging.getLogger(__name__)
+
+# A task that ran this long before it failed counts as healthy: its backoff starts over.
+STEADY_S = 60.0
+
+
+async def supervise(
+    name: str,
+    run: Callable[[], Awaitable[None]],
+    *,
+    clock: Clock,
+    backoff: Backoff,
+    fatal: tuple[type[Exception], ...] = (),
+) -> None:
+    """Run until it returns; restart it when it raises, except for `fatal` errors."""
+    failures = 0
+    while True:
+        started = clock.monotonic()
+        try:
+            await run()
+        except fatal:
+            raise
+        except Exception:
+            failures = 1 if clock.monotonic() - started >= STEADY_S else failures + 1
+            delay_s = backoff.delay_s(failures)
+            log.exception("%s failed (%d in a row); again in %.1f s", name, failures, delay_s)
+            await clock.sleep(delay_s)
+        else:
+            return
+
+
+async def contain(
+    name: str, run: Callable[[], Awaitable[None]], failed: Callable[[Exception], None]
+) -> None:
+    """Run once; a failure is logged and handed to `failed`, so that siblings go on."""
+    try:
+        await run()
+    except Exception as exc:
+        log.exception("%s failed", name)
+        failed(exc)

@@ -1,0 +1,1 @@
+"""Allow, ask or deny."""

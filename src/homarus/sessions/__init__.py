@@ -1,0 +1,1 @@
+"""Conversations: their keys, settings, transcripts and chat commands."""

@@ -1,0 +1,1 @@
+"""What a model may do: typed functions, called through one pipeline."""

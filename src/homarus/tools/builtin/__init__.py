@@ -1,0 +1,1 @@
+"""Tools that operate on nothing of ours: files and commands."""

@@ -1,0 +1,142 @@
+"""Tools: a typed async function becomes a thing a model can call.
+
+    @tool(group="fs")
+    async def read(ctx: ToolContext, path: str, limit: int | None = None) -> str:
+        '''Read a file of the workspace.'''
+
+The signature is the schema, the docstring the model's manual. A tool returns text, or a Result
+when it has pictures or details to give.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeAlias, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from homarus.core.errors import ToolError
+from homarus.core.message import Image, Json, Text
+from homarus.providers.base import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked before something dangerous: shown verbatim."""
+
+    title: str
+    detail: str
+
+
+Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
+
+
+async def nobody(question: Question) -> bool:
+    """Nobody is there to answer: no."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know about the run it serves."""
+
+    session_key: str
+    agent: str
+    workspace: Path
+    ask: Ask = nobody
+    progress: Callable[[str], None] = field(default=lambda _text: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """More than text: pictures for the model, details for people and programs."""
+
+    content: tuple[Text | Image, ...]
+    details: Mapping[str, Json] | None = None
+
+
+Run: TypeAlias = Callable[..., Awaitable[str | Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A callable with a schema.
+
+    `serial` tools run alone and in order; the others may run side by side. An `idempotent` tool
+    may be run again when its outcome is unknown.
+    """
+
+    spec: ToolSpec
+    group: str
+    serial: bool
+    idempotent: bool
+    aliases: tuple[str, ...]
+    params: type[BaseModel]
+    run: Run
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    async def __call__(self, ctx: ToolContext, args: Mapping[str, Json]) -> str | Result:
+        try:
+            params = self.params.model_validate(args)
+        except ValidationError as exc:
+            raise ToolError(f"{self.name}: {_told(exc)}", fix=_signature(self.params)) from exc
+        values = {name: getattr(params, name) for name in type(params).model_fields}
+        return await self.run(ctx, **values)
+
+
+P = ParamSpec("P")
+
+
+class _Params(BaseModel):
+    """Base of every tool's arguments: an unknown one is an error the model can mend."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+def tool(
+    *,
+    group: str,
+    serial: bool = False,
+    idempotent: bool = False,
+    name: str = "",
+    aliases: tuple[str, ...] = (),
+) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]], Tool]:
+    """Turn `async def name(ctx, …) -> str | Result` into a Tool."""
+
+    def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]) -> Tool:
+        called = name or run.__name__
+        hints = get_type_hints(run, include_extras=True)
+        fields: dict[str, Any] = {
+            p.name: (hints[p.name], ... if p.default is p.empty else p.default)
+            for p in list(inspect.signature(run).parameters.values())[1:]
+        }
+        params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
+        spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
+        return Tool(spec, group, serial, idempotent, aliases, params, run)
+
+    return wrap
+
+
+def _schema(params: type[BaseModel]) -> dict[str, Json]:
+    """The JSON schema without the titles a model has no use for."""
+    schema = params.model_json_schema()
+    schema.pop("title", None)
+    for value in schema.get("properties", {}).values():
+        value.pop("title", None)
+    return schema
+
+
+def _told(exc: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in error['loc']) or 'arguments'}: {error['msg']}"
+        for error in exc.errors(include_url=False, include_input=False)[:5]
+    )
+
+
+def _signature(params: type[BaseModel]) -> str:
+    names = [n if f.is_required() else f"{n}?" for n, f in params.model_fields.items()]
+    return f"arguments are {{{', '.join(names)}}}"
