@@ -1,0 +1,99 @@
+"""The command group: a static table, so that `--help` and start-up import no command."""
+
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from homarus import __version__
+from homarus.core.errors import HomarusError
+
+# name → (module under homarus.cli, one line of help); a test compares it with the commands.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "agent": ("agent", "Ask an agent one thing and print its answer."),
+    "chat": ("chat", "Talk with an agent in this terminal."),
+    "config": ("config", "Read, change and check the configuration."),
+    "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
+    "models": ("models", "List, choose and fetch models."),
+    "sessions": ("sessions", "List conversations."),
+    "setup": ("setup", "Make the configuration and the workspace."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when that command is used, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"homarus.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from homarus.core.errors import UnknownName
+            from homarus.core.text import nearest
+
+            raise UnknownName(
+                "command", args[0], nearest(args[0], COMMANDS), fix="homarus --help lists them"
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
+@click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
+@click.option("--dev", is_flag=True, help="The same as --profile dev.")
+def group(profile: str | None, dev: bool) -> None:  # noqa: FBT001 - click passes flags by position
+    """Homarus: a personal AI-agent gateway."""
+    if profile or dev:
+        import os
+
+        os.environ["OPENCLAW_PROFILE"] = profile or "dev"
+
+
+def run() -> NoReturn:
+    """Run a command; whatever goes wrong on purpose becomes one message and an exit status."""
+    try:
+        status = group.main(standalone_mode=False)
+    except HomarusError as exc:
+        fail(exc.message, fix=exc.fix, code=exc.code, status=exc.exit_status)
+    except click.UsageError as exc:
+        hint = f"{exc.ctx.command_path} --help" if exc.ctx else "homarus --help"
+        fail(exc.format_message(), fix=f"see {hint}", code="user.usage", status=2)
+    except click.ClickException as exc:
+        fail(exc.format_message(), fix="", code="user", status=exc.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:  # `homarus … | head`
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as exc:
+        where = f": {exc.filename}" if exc.filename else ""
+        fail(f"{exc.strerror or exc}{where}", fix="", code="system", status=1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def fail(message: str, *, fix: str, code: str, status: int) -> NoReturn:
+    """One clear message: for people on stderr, or one JSON object on stdout with `--json`."""
+    if "--json" in sys.argv:
+        import json
+
+        error = {"type": "cli_error", "code": code, "message": message, "fix": fix}
+        click.echo(json.dumps({"ok": False, "error": error}, ensure_ascii=False))
+    else:
+        click.echo(f"homarus: {message}", err=True)
+        if fix:
+            click.echo(f"  → {fix}", err=True)
+    sys.exit(status)
