@@ -15,7 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("chat", "Talk with an agent in this terminal."),
     "config": ("config", "Read, change and check the configuration."),
     "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
-    "models": ("models", "List, choose and fetch models."),
+    "models": ("models", "List, choose and fetch models; alone, say which one answers."),
     "sessions": ("sessions", "List conversations."),
     "setup": ("setup", "Make the configuration and the workspace."),
 }
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
 @click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
 @click.option("--dev", is_flag=True, help="The same as --profile dev.")
-def group(profile: str | None, dev: bool) -> None:  # noqa: FBT001 - click passes flags by position
+def group(profile: str | None, dev: bool) -> None:
     """Homarus: a personal AI-agent gateway."""
     if profile or dev:
         import os

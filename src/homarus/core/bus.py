@@ -1,35 +1,55 @@
 """The event bus: many readers, and no reader can slow or break a run."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
-from homarus.core.event import Event
+from homarus.core.event import Event, TextAdded, ThinkingAdded, ToolProgressed
+
+# What is told again later, whole: a slow reader loses these first.
+_DELTAS = (TextAdded, ThinkingAdded, ToolProgressed)
 
 
 class Subscription:
     """One reader's bounded view of the bus. `missed` counts what it was too slow for."""
 
     def __init__(self, size: int) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(size)
+        if size < 1:
+            raise ValueError("a subscription holds at least one event")
+        self._size = size
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._closed = False
         self.missed = 0
 
     def offer(self, event: Event) -> None:
-        if self._queue.full():
-            self._queue.get_nowait()
-            self.missed += 1
-        self._queue.put_nowait(event)
+        if self._closed:
+            return
+        if len(self._events) == self._size:
+            self._drop_one()
+        self._events.append(event)
+        self._news.set()
 
     def close(self) -> None:
         """End the iteration once what is queued has been read."""
-        if self._queue.full():
-            self._queue.get_nowait()
-            self.missed += 1
-        self._queue.put_nowait(None)
+        self._closed = True
+        self._news.set()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        while (event := await self._queue.get()) is not None:
-            yield event
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            if self._closed:
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    def _drop_one(self) -> None:
+        """Make room: the oldest delta goes, or the oldest of all when there is none."""
+        deltas = (i for i, event in enumerate(self._events) if isinstance(event.fact, _DELTAS))
+        del self._events[next(deltas, 0)]
+        self.missed += 1
 
 
 class Bus:
@@ -44,9 +64,11 @@ class Bus:
 
     @contextmanager
     def subscribe(self, size: int = 1024) -> Iterator[Subscription]:
+        """Listen for as long as the block lasts; its end ends the reader's iteration too."""
         subscription = Subscription(size)
         self._subscriptions.add(subscription)
         try:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
+            subscription.close()

@@ -104,10 +104,17 @@ Fact: TypeAlias = (
     | RunEnded
 )
 
+# What the wire has no stream for.
+_UNSEEN = (ThinkingAdded, MessageSaved)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact with its place in one run; `seq` starts at 1 in each run."""
+    """One fact with its place in one run.
+
+    `seq` starts at 1 in each run and counts what the wire shows: to a client a gap means loss. A
+    fact with no stream of its own carries the number of the one before it.
+    """
 
     run_id: str
     session_key: str
@@ -131,7 +138,8 @@ class Emitter:
         self._seq = 0
 
     def __call__(self, fact: Fact) -> None:
-        self._seq += 1
+        if not isinstance(fact, _UNSEEN):
+            self._seq += 1
         self._publish(Event(self.run_id, self.session_key, self._seq, self._now_ms(), fact))
 
 

@@ -28,7 +28,7 @@ class _Lane:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
                 self.release()  # the place came together with the cancellation: pass it on
-            else:
+            elif place in self._waiting:  # else a release has stepped over it already
                 self._waiting.remove(place)
             raise
 
@@ -46,6 +46,8 @@ class Lanes:
 
     def __init__(self, widths: Mapping[str, int] | None = None) -> None:
         self._widths = dict(widths or {})
+        if narrow := [name for name, width in self._widths.items() if width < 1]:
+            raise ValueError(f"a lane must be at least one wide: {', '.join(narrow)}")
         self._lanes: dict[str, _Lane] = {}
         self._users: dict[str, int] = {}
 

@@ -144,6 +144,15 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a sender asks of the one run that answers; None leaves it to session and agent."""
+
+    model: str | None = None
+    thinking: str | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound:
     """A message as a channel received it."""
 
@@ -153,6 +162,7 @@ class Inbound:
     text: str
     images: tuple[Image, ...] = ()
     at_ms: int = 0
+    wishes: Wishes = field(default_factory=Wishes)
 
 
 @dataclass(frozen=True, slots=True)

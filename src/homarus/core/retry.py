@@ -1,4 +1,4 @@
-"""Waiting before trying again: exponential, capped, with full jitter."""
+"""Waiting before trying again: exponential, capped, with jitter."""
 
 import random
 from collections.abc import Awaitable, Callable

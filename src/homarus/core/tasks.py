@@ -26,15 +26,22 @@ async def supervise(
         started = clock.monotonic()
         try:
             await run()
-        except fatal:
-            raise
-        except Exception:
+        except Exception as exc:
+            if _holds(exc, fatal):
+                raise
             failures = 1 if clock.monotonic() - started >= STEADY_S else failures + 1
             delay_s = backoff.delay_s(failures)
             log.exception("%s failed (%d in a row); again in %.1f s", name, failures, delay_s)
             await clock.sleep(delay_s)
         else:
             return
+
+
+def _holds(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
+    """Whether this is one of `kinds`, or a TaskGroup's bundle with one of them in it."""
+    if isinstance(exc, ExceptionGroup):
+        return bool(kinds) and exc.subgroup(kinds) is not None
+    return isinstance(exc, kinds)
 
 
 async def contain(

@@ -4,17 +4,23 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
-_KEPT_CONTROLS = "\n\t"
+_PLAIN = " \n\t"
+_HIDING = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
+# What draws nothing and is not in those classes: fillers, a joiner, variation selectors, tags.
+_BLANKS = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0000, 0xE1000)))
+)
 
 
 def clip_middle(text: str, max_chars: int) -> str:
     """Keep the head and the tail, and say what was left out between them."""
     if len(text) <= max_chars:
         return text
-    head = max_chars * 2 // 3
-    tail = max_chars - head
-    left_out = len(text) - head - tail
-    return f"{text[:head]}\n\n[… {left_out} characters left out …]\n\n{text[-tail:]}"
+    kept = max(max_chars, 0)
+    head = kept * 2 // 3
+    left_out = len(text) - kept
+    return f"{text[:head]}\n\n[… {left_out} characters left out …]\n\n{text[head + left_out :]}"
 
 
 def utf16_len(text: str) -> int:
@@ -26,8 +32,7 @@ def reveal(text: str) -> str:
     r"""Show characters that hide or reorder text as `\u{…}`: a person sees what is there."""
     return "".join(
         f"\\u{{{ord(ch):x}}}"
-        if ch not in _KEPT_CONTROLS
-        and unicodedata.category(ch) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+        if ch not in _PLAIN and (ch in _BLANKS or unicodedata.category(ch) in _HIDING)
         else ch
         for ch in text
     )

@@ -59,9 +59,13 @@ Delta: TypeAlias = TextDelta | ThinkingDelta
 
 
 class Provider(Protocol):
-    """One way to reach models. See the module's promises."""
+    """One way to reach models. See the module's promises.
+
+    `name` is the provider as model refs know it, `api` the wire it speaks.
+    """
 
     name: str
+    api: str
 
     def stream(self, request: Request) -> AsyncIterator[Delta | Message]: ...
 

@@ -1,12 +1,34 @@
-"""What is known of a model: where it answers, how much it holds, what it can do and costs."""
+"""What is known of models: where they answer, how much they hold, what they can do and cost.
+
+Two tables, of vendors and of their well-known models, and `lookup`, in which the configuration
+wins. A model that stands in neither is used all the same, with guessed limits.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from homarus.config.refs import ModelRef, normalize_provider_id
 from homarus.core.message import Json
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config, ProviderEntry, ProviderModel
 
 UNKNOWN_WINDOW = 200_000
 UNKNOWN_MAX_TOKENS = 8_192
+# A server on this machine gives a model far less than the model could hold.
+OWN_SERVER_WINDOW = 32_768
+# The wire formats of the original's configuration that can be spoken today.
+BUILT_APIS = ("openai-completions", "ollama")
+LOCAL = "local"
+GGUF_MAGIC = b"GGUF"  # how a file of weights begins
+DEMO = "demo"
+LOCAL_WINDOW = 4_096
+LOCAL_MAX_TOKENS = 256
+DEMO_NOTE = (
+    "demo model: small and weak, no tools. For a real one set a provider's key "
+    "(ANTHROPIC_API_KEY, OPENAI_API_KEY, …), start Ollama, or run `homarus models set MODEL`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +43,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model of one provider. `known` is False when window and limits are guesses."""
+    """One model of one provider. `known` is False when window and limits are guesses.
+
+    `note` is for the person who talks with it.
+    """
 
     provider: str
     id: str
@@ -35,7 +60,220 @@ class Model:
     compat: Mapping[str, Json] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     known: bool = True
+    note: str = ""
 
     @property
     def ref(self) -> str:
         return f"{self.provider}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """Someone whose address is known: give a key, or for an own server nothing, and ask.
+
+    `base_url` speaks OpenAI's chat dialect. `key_names` are the environment variables that may
+    hold the key, best first. `default` is the model to take when nobody named one.
+    """
+
+    id: str
+    name: str
+    base_url: str
+    key_names: tuple[str, ...] = ()
+    default: str = ""
+
+    @property
+    def is_own_server(self) -> bool:
+        return not self.key_names
+
+    def key_in(self, env: Mapping[str, str]) -> tuple[str, str]:
+        """The variable that holds its key, and the key; empty when there is none."""
+        for name in self.key_names:
+            if key := env.get(name, "").strip():
+                return name, key
+        return "", ""
+
+
+# In order of preference: the first whose key is in the environment answers.
+VENDORS: Mapping[str, Vendor] = {
+    vendor.id: vendor
+    for vendor in (
+        Vendor(
+            "anthropic",
+            "Anthropic",
+            "https://api.anthropic.com/v1",
+            ("ANTHROPIC_API_KEY",),
+            "claude-opus-4-6",
+        ),
+        Vendor("openai", "OpenAI", "https://api.openai.com/v1", ("OPENAI_API_KEY",), "gpt-5.2"),
+        Vendor(
+            "google",
+            "Google",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            "gemini-3.1-pro-preview",
+        ),
+        Vendor(
+            "openrouter",
+            "OpenRouter",
+            "https://openrouter.ai/api/v1",
+            ("OPENROUTER_API_KEY",),
+            "auto",
+        ),
+        Vendor("xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4.3"),
+        Vendor(
+            "mistral",
+            "Mistral",
+            "https://api.mistral.ai/v1",
+            ("MISTRAL_API_KEY",),
+            "mistral-large-latest",
+        ),
+        Vendor(
+            "deepseek",
+            "DeepSeek",
+            "https://api.deepseek.com",
+            ("DEEPSEEK_API_KEY",),
+            "deepseek-v4-flash",
+        ),
+        Vendor(
+            "groq",
+            "Groq",
+            "https://api.groq.com/openai/v1",
+            ("GROQ_API_KEY",),
+            "openai/gpt-oss-120b",
+        ),
+        Vendor(
+            "together",
+            "Together AI",
+            "https://api.together.xyz/v1",
+            ("TOGETHER_API_KEY",),
+            "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+        ),
+        Vendor("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
+        Vendor("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
+    )
+}
+
+# provider, id, name, window, most output, thinks, sees, dollars per million (in, out, cached, kept)
+_ROWS: tuple[tuple[str, str, str, int, int, bool, bool, tuple[float, ...]], ...] = (
+    ("anthropic", "claude-opus-4-6", "Claude Opus 4.6", 200_000, 128_000, True, True,
+     (5, 25, 0.5, 6.25)),
+    ("anthropic", "claude-sonnet-4-6", "Claude Sonnet 4.6", 200_000, 64_000, True, True,
+     (3, 15, 0.3, 3.75)),
+    ("anthropic", "claude-haiku-4-5", "Claude Haiku 4.5", 200_000, 64_000, True, True,
+     (1, 5, 0.1, 1.25)),
+    ("openai", "gpt-5.2", "GPT-5.2", 400_000, 128_000, True, True, (1.75, 14, 0.175)),
+    ("openai", "gpt-5.1", "GPT-5.1", 400_000, 128_000, True, True, (1.25, 10, 0.125)),
+    ("openai", "gpt-5-mini", "GPT-5 mini", 400_000, 128_000, True, True, (0.25, 2, 0.025)),
+    ("openai", "gpt-5-nano", "GPT-5 nano", 400_000, 128_000, True, True, (0.05, 0.4, 0.005)),
+    ("openai", "gpt-4.1", "GPT-4.1", 1_047_576, 32_768, False, True, (2, 8, 0.5)),
+    ("openai", "gpt-4o", "GPT-4o", 128_000, 16_384, False, True, (2.5, 10, 1.25)),
+    ("openai", "gpt-4o-mini", "GPT-4o mini", 128_000, 16_384, False, True, (0.15, 0.6, 0.075)),
+    ("google", "gemini-3.1-pro-preview", "Gemini 3.1 Pro", 1_048_576, 65_536, True, True,
+     (2, 12, 0.2)),
+    ("google", "gemini-3-pro-preview", "Gemini 3 Pro", 1_048_576, 65_536, True, True,
+     (2, 12, 0.2)),
+    ("google", "gemini-3-flash-preview", "Gemini 3 Flash", 1_048_576, 65_536, True, True,
+     (0.5, 3, 0.05)),
+    # Its price is that of the model it picks; the answer says what was charged.
+    ("openrouter", "openrouter/auto", "OpenRouter Auto", 128_000, 8_192, False, True, ()),
+    ("xai", "grok-4.3", "Grok 4.3", 1_000_000, 30_000, True, True, (1.25, 2.5, 0.2)),
+    ("xai", "grok-4", "Grok 4", 256_000, 64_000, True, True, (3, 15, 0.75)),
+    ("mistral", "mistral-large-latest", "Mistral Large", 262_144, 65_536, False, True, (0.5, 1.5)),
+    ("mistral", "mistral-small-latest", "Mistral Small", 128_000, 16_384, False, True, (0.1, 0.3)),
+    ("deepseek", "deepseek-v4-flash", "DeepSeek V4 Flash", 1_000_000, 65_536, True, False,
+     (0.22, 0.66, 0.007)),
+    ("deepseek", "deepseek-v4-pro", "DeepSeek V4 Pro", 1_000_000, 65_536, True, False,
+     (1.32, 3.96, 0.044)),
+    ("groq", "openai/gpt-oss-120b", "GPT-OSS 120B", 131_072, 65_536, True, False,
+     (0.15, 0.6, 0.075)),
+    ("groq", "openai/gpt-oss-20b", "GPT-OSS 20B", 131_072, 65_536, True, False,
+     (0.075, 0.3, 0.0375)),
+    ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "Llama 3.3 70B", 131_072, 8_192,
+     False, False, (0.88, 0.88)),
+)  # fmt: skip
+
+MODELS: Mapping[tuple[str, str], Model] = {
+    (provider, id_): Model(
+        provider, id_, name, window, max_tokens, thinks, sees, price=Price(*price)
+    )
+    for provider, id_, name, window, max_tokens, thinks, sees, price in _ROWS
+} | {
+    (LOCAL, DEMO): Model(
+        LOCAL,
+        DEMO,
+        "SmolLM2 135M",
+        LOCAL_WINDOW,
+        LOCAL_MAX_TOKENS,
+        calls_tools=False,
+        note=DEMO_NOTE,
+    )
+}
+
+
+def entry_of(config: "Config", provider: str) -> "ProviderEntry | None":
+    """What the configuration says of a provider, whichever way its name is written there."""
+    for name, entry in config.models.providers.items():
+        if normalize_provider_id(name) == provider:
+            return entry
+    return None
+
+
+def vendors(config: "Config") -> Mapping[str, Vendor]:
+    """The vendors that may be used: with `models.mode: "replace"`, those the config names."""
+    if config.models.mode == "merge":
+        return VENDORS
+    return {id_: vendor for id_, vendor in VENDORS.items() if entry_of(config, id_)}
+
+
+def lookup(config: "Config", ref: ModelRef) -> Model:
+    """Everything known of a model: what the configuration says, else the table, else guesses."""
+    model_id = ref.model
+    if ref.provider == "openrouter" and "/" not in model_id:
+        model_id = f"openrouter/{model_id}"  # every id there has a maker, and it makes `auto`
+    model = MODELS.get((ref.provider, model_id)) or _guess(ref.provider, model_id)
+    entry = entry_of(config, ref.provider)
+    for configured in entry.models if entry else ():
+        if configured.id == model_id:
+            return _configured(model, configured)
+    return model
+
+
+def known_models(config: "Config", provider: str) -> list[Model]:
+    """A provider's models that the configuration or the table tells of, the config's first."""
+    entry = entry_of(config, provider)
+    ids = [configured.id for configured in entry.models] if entry else []
+    if provider in vendors(config) or provider == LOCAL:
+        ids += [id_ for vendor, id_ in MODELS if vendor == provider]
+    return [lookup(config, ModelRef(provider, id_)) for id_ in dict.fromkeys(ids)]
+
+
+def _guess(provider: str, model_id: str) -> Model:
+    if provider == LOCAL:
+        return Model(
+            LOCAL, model_id, "", LOCAL_WINDOW, LOCAL_MAX_TOKENS, calls_tools=False, known=False
+        )
+    vendor = VENDORS.get(provider)
+    window = OWN_SERVER_WINDOW if vendor and vendor.is_own_server else UNKNOWN_WINDOW
+    return Model(provider, model_id, window=window, known=False)
+
+
+def _configured(model: Model, entry: "ProviderModel") -> Model:
+    """What an entry says outright replaces what the table says; the rest stays."""
+    said = entry.model_fields_set
+    changes: dict[str, Json] = {"headers": dict(entry.headers)}
+    changes["compat"] = entry.compat.model_dump(by_alias=True, exclude_none=True)
+    if entry.name:
+        changes["name"] = entry.name
+    if entry.context_window:
+        changes["window"] = int(entry.context_window)
+        changes["known"] = True
+    if entry.max_tokens:
+        changes["max_tokens"] = int(entry.max_tokens)
+    if "reasoning" in said:
+        changes["reasoning"] = entry.reasoning
+    if "input" in said:
+        changes["sees_images"] = "image" in entry.input
+    if "cost" in said:
+        cost = entry.cost
+        changes["price"] = Price(cost.input, cost.output, cost.cache_read, cost.cache_write)
+    return replace(model, **changes)

@@ -5,7 +5,8 @@ What every store promises (tests/contract/test_store.py):
 - reads see every unit whose `commit()` block ended before they began;
 - a unit is applied whole or not at all, and is on disk when its block ends;
 - transcript entries keep the order they were appended in and are never rewritten;
-- `put` with `if_version` raises Conflict when the stored version is another;
+- `put_session` with `if_version` raises Conflict when the stored version is another (0: there
+  is none yet); every put makes the version one larger, a change made from outside at least one;
 - two holders never have the same lease at once, and a later token is a larger number;
 - a full disk raises DiskFull and loses nothing that was committed before.
 
@@ -15,7 +16,7 @@ Rows carry a principal from day one: `scoped` narrows a store to one.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from homarus.core.message import Json
 from homarus.core.principal import Principal
@@ -26,7 +27,8 @@ class SessionRecord:
     """A session as it is stored.
 
     `data` is the whole entry as the original keeps it in `sessions.json` (`sessionId`,
-    `updatedAt`, settings, token counts …), fields we do not know included.
+    `updatedAt`, settings, token counts …), fields we do not know included. `version` is 0 until
+    it is stored, then grows with every change of the record or, from outside, of its transcript.
     """
 
     key: str
@@ -85,11 +87,18 @@ class Unit(Protocol):
         ...
 
     def append(self, session_id: str, *entries: Entry) -> None:
-        """Add entries in order; the last one becomes the leaf."""
+        """Add entries in order; the last one becomes the leaf.
+
+        NotFound when the transcript is not open, Conflict when an id is taken.
+        """
         ...
 
     def set_leaf(self, session_id: str, entry_id: str | None) -> None:
-        """Branch: the next entry will follow this one (None: the root)."""
+        """Branch: the next entry will follow this one (None: the root). NotFound if it is not."""
+        ...
+
+    def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
+        """Its session moved on: it stays readable, and its file, if any, is put aside."""
         ...
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None: ...  # noqa: A002 - the word for it

@@ -29,6 +29,8 @@ class Question:
     detail: str
 
 
+TIMEOUT_S = 120.0
+
 Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
 
 
@@ -54,6 +56,7 @@ class Result:
 
     content: tuple[Text | Image, ...]
     details: Mapping[str, Json] | None = None
+    is_error: bool = False
 
 
 Run: TypeAlias = Callable[..., Awaitable[str | Result]]
@@ -64,7 +67,8 @@ class Tool:
     """A callable with a schema.
 
     `serial` tools run alone and in order; the others may run side by side. An `idempotent` tool
-    may be run again when its outcome is unknown.
+    may be run again when its outcome is unknown. A tool that `asks` puts its own question to the
+    person, so nobody asks for it. `timeout_s` is the pipeline's deadline; None: it keeps its own.
     """
 
     spec: ToolSpec
@@ -74,18 +78,23 @@ class Tool:
     aliases: tuple[str, ...]
     params: type[BaseModel]
     run: Run
+    asks: bool = False
+    timeout_s: float | None = TIMEOUT_S
 
     @property
     def name(self) -> str:
         return self.spec.name
 
-    async def __call__(self, ctx: ToolContext, args: Mapping[str, Json]) -> str | Result:
+    def parse(self, args: Mapping[str, Json]) -> dict[str, Any]:
+        """The arguments by their Python names, or a ToolError that says how they should be."""
         try:
             params = self.params.model_validate(args)
         except ValidationError as exc:
-            raise ToolError(f"{self.name}: {_told(exc)}", fix=_signature(self.params)) from exc
-        values = {name: getattr(params, name) for name in type(params).model_fields}
-        return await self.run(ctx, **values)
+            raise ToolError(f"{self.name}: {_told(exc)}", fix=_signature(self.spec)) from exc
+        return {name: getattr(params, name) for name in type(params).model_fields}
+
+    async def __call__(self, ctx: ToolContext, args: Mapping[str, Json]) -> str | Result:
+        return await self.run(ctx, **self.parse(args))
 
 
 P = ParamSpec("P")
@@ -104,6 +113,8 @@ def tool(
     idempotent: bool = False,
     name: str = "",
     aliases: tuple[str, ...] = (),
+    asks: bool = False,
+    timeout_s: float | None = TIMEOUT_S,
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]], Tool]:
     """Turn `async def name(ctx, …) -> str | Result` into a Tool."""
 
@@ -116,17 +127,24 @@ def tool(
         }
         params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
         spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
-        return Tool(spec, group, serial, idempotent, aliases, params, run)
+        return Tool(spec, group, serial, idempotent, aliases, params, run, asks, timeout_s)
 
     return wrap
 
 
 def _schema(params: type[BaseModel]) -> dict[str, Json]:
-    """The JSON schema without the titles a model has no use for."""
+    """The JSON schema without what a model has no use for: titles, null as a way to say nothing."""
     schema = params.model_json_schema()
     schema.pop("title", None)
-    for value in schema.get("properties", {}).values():
+    properties = schema.setdefault("properties", {})
+    for name, value in properties.items():
         value.pop("title", None)
+        kinds = [kind for kind in value.get("anyOf", ()) if kind != {"type": "null"}]
+        if value.get("default", ...) is None:
+            del value["default"]
+            if len(kinds) == 1:
+                del value["anyOf"]
+                properties[name] = kinds[0] | value
     return schema
 
 
@@ -137,6 +155,7 @@ def _told(exc: ValidationError) -> str:
     )
 
 
-def _signature(params: type[BaseModel]) -> str:
-    names = [n if f.is_required() else f"{n}?" for n, f in params.model_fields.items()]
+def _signature(spec: ToolSpec) -> str:
+    required = spec.parameters.get("required", ())
+    names = [n if n in required else f"{n}?" for n in spec.parameters["properties"]]
     return f"arguments are {{{', '.join(names)}}}"

@@ -1,0 +1,101 @@
+"""`python -m bench [--quick] [--json FILE] [NAME …]`: measure, show, and judge by limits.toml."""
+
+import argparse
+import compileall
+import json
+import platform
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.figure import ROOT, Figure
+
+BENCHES = ("start", "turns", "stream", "transcript")
+LIMITS = Path(__file__).parent / "limits.toml"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, for every CI run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHES):
+        parser.error(f"unknown bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    compile_bytecode()
+    figures = [f for name in options.names or BENCHES for f in measure(name, quick=options.quick)]
+    limits = tomllib.loads(LIMITS.read_text(encoding="utf-8"))
+    broken = judge(figures, limits)
+    print(table(figures, limits))
+    if options.json:
+        options.json.write_text(json.dumps(report(figures), indent=1), encoding="utf-8")
+    for line in broken:
+        print(f"over the limit: {line}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def compile_bytecode() -> None:
+    """An environment may forbid writing bytecode; without it imports cost twice as much."""
+    for folder in (ROOT / "src", Path(sysconfig.get_path("purelib"))):
+        compileall.compile_dir(folder, quiet=2, workers=2)
+
+
+def measure(name: str, *, quick: bool) -> list[Figure]:
+    """Run one bench in a process of its own: what one loads must not weigh on the next."""
+    code = (
+        f"import bench.{name}, dataclasses, json\n"
+        f"figures = bench.{name}.measure(quick={quick})\n"
+        "print(json.dumps([dataclasses.astuple(figure) for figure in figures]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        sys.exit(f"bench: {name} failed")
+    return [Figure(*values) for values in json.loads(done.stdout.splitlines()[-1])]
+
+
+def judge(figures: list[Figure], limits: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What is outside its limit, in words."""
+    broken = []
+    for figure in figures:
+        limit = limits.get(figure.name, {})
+        if figure.value > limit.get("most", float("inf")):
+            broken.append(
+                f"{figure.name} is {figure.value:.4g} {figure.unit}, most {limit['most']}"
+            )
+        if figure.value < limit.get("least", float("-inf")):
+            broken.append(
+                f"{figure.name} is {figure.value:.4g} {figure.unit}, least {limit['least']}"
+            )
+    return broken
+
+
+def table(figures: list[Figure], limits: Mapping[str, Mapping[str, float]]) -> str:
+    rows = [("figure", "value", "limit", "")]
+    for figure in figures:
+        limit = limits.get(figure.name, {})
+        bound = "".join(
+            f"{mark} {limit[k]:g}" for k, mark in (("most", "≤"), ("least", "≥")) if k in limit
+        )
+        rows.append((figure.name, f"{figure.value:.4g} {figure.unit}", bound, figure.note))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
+    )
+
+
+def report(figures: list[Figure]) -> dict[str, object]:
+    """The figures with what they depend on."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "figures": {f.name: {"value": f.value, "unit": f.unit, "note": f.note} for f in figures},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

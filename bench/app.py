@@ -1,0 +1,51 @@
+"""A whole App on the scripted model server, which runs in a process of its own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from bench.figure import private_env
+from homarus.app import App, open_app
+from homarus.core.message import Address, Inbound
+
+
+@contextmanager
+def model_server() -> Iterator[str]:
+    """The server's base URL, for as long as the block lasts."""
+    command = [sys.executable, "-m", "homarus.testing.model_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+@asynccontextmanager
+async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
+    """An App in an empty home whose one model is the server's."""
+    model = {"id": "mock", "name": "Mock", "contextWindow": 1_000_000}
+    provider = {"baseUrl": url, "apiKey": "none", "api": "openai-completions", "models": [model]}
+    config = {
+        "models": {"providers": {"bench": provider}},
+        "agents": {
+            "defaults": {"model": {"primary": "bench/mock"}, "workspace": str(home / "workspace")}
+        },
+    }
+    (home / "state").mkdir(exist_ok=True)
+    (home / "state" / "openclaw.json").write_text(json.dumps(config), encoding="utf-8")
+    async with open_app(private_env(home)) as app:
+        yield app
+
+
+async def ask(app: App, key: str, text: str) -> str:
+    """One turn; a failure ends the bench."""
+    inbound = Inbound(uuid4().hex, Address("cli", "bench"), "owner", text)
+    outcome = await app.ask(key, inbound)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.text

@@ -1,0 +1,290 @@
+"""Writes docs/reference/*.md from the program itself: `python docs/generate.py [--check]`.
+
+A test runs `--check`: a command, key, tool, event or error that is missing there fails it.
+"""
+
+import importlib
+import inspect
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+import homarus
+from homarus.cli.main import group
+from homarus.config.schema import Config
+from homarus.core import errors, event, message
+from homarus.tools.tool import Tool
+
+REFERENCE = Path(__file__).parent / "reference"
+MADE_BY = "<!-- Written by docs/generate.py from the program itself. Do not edit. -->"
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference: file name → text."""
+    made = {
+        "commands.md": commands(),
+        "config.md": config(),
+        "errors.md": errors_page(),
+        "events.md": events(),
+        "tools.md": tools(),
+    }
+    return {name: f"{MADE_BY}\n\n{text.rstrip()}\n" for name, text in made.items()}
+
+
+# Commands
+
+
+def commands() -> str:
+    root = click.Context(group, info_name="homarus", **group.context_settings)
+    return "\n\n".join([f"# Commands\n\n{_command(root)}", *map(_command, below(root))])
+
+
+def below(ctx: click.Context) -> Iterator[click.Context]:
+    """Every command under this one."""
+    if isinstance(ctx.command, click.Group):
+        for name in ctx.command.list_commands(ctx):
+            command = ctx.command.get_command(ctx, name)
+            assert command is not None
+            inner = click.Context(command, info_name=name, parent=ctx)
+            yield inner
+            yield from below(inner)
+
+
+def _command(ctx: click.Context) -> str:
+    told = inspect.cleandoc(ctx.command.help or "").replace("\b\n", "")
+    usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+    title = f"## {ctx.command_path}\n\n" if ctx.parent else ""
+    rows = [row for p in ctx.command.get_params(ctx) if (row := p.get_help_record(ctx))]
+    options = _table(("option", "meaning"), [(f"`{flag}`", text) for flag, text in rows])
+    return f"{title}{told}\n\n```\n{usage}\n```\n\n{options}"
+
+
+# Configuration
+
+
+def config() -> str:
+    schema = Config.model_json_schema(by_alias=True)
+    rows = [
+        (f"`{path}`", kind, default) for path, kind, default in _keys(schema, schema["$defs"], "")
+    ]
+    return (
+        "# Configuration keys\n\n"
+        "`openclaw.json` in the state directory (`~/.openclaw`), read as JSON5. These keys are\n"
+        "read and checked in full. Every other key of the original is accepted with a warning that\n"
+        "its part is not built yet; `homarus doctor` lists those. `<name>` stands for a name of\n"
+        "your own, `[]` for each entry of a list.\n\n" + _table(("key", "value", "default"), rows)
+    )
+
+
+def _keys(
+    node: Mapping[str, Any], defs: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, str, str]]:
+    for name, spec in node.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, _kind(spec, defs), _default(spec)
+        yield from _inside(spec, defs, here)
+
+
+def _inside(
+    spec: Mapping[str, Any], defs: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, str, str]]:
+    for one in _alternatives(spec, defs):
+        yield from _keys(one, defs, path)
+        if isinstance(one.get("additionalProperties"), dict):
+            yield from _inside(one["additionalProperties"], defs, f"{path}.<name>")
+        if "items" in one:
+            yield from _inside(one["items"], defs, f"{path}[]")
+
+
+def _alternatives(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if "$ref" in spec:
+        yield from _alternatives(defs[spec["$ref"].rsplit("/", 1)[-1]], defs)
+    elif "anyOf" in spec:
+        for one in spec["anyOf"]:
+            yield from _alternatives(one, defs)
+    else:
+        yield spec
+
+
+def _kind(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
+    names = list[str]()
+    for one in _alternatives(spec, defs):
+        if "enum" in one:
+            names.append(" · ".join(f"`{value}`" for value in one["enum"]))
+        elif "const" in one:
+            names.append(f"`{one['const']}`")
+        elif one.get("type") == "array":
+            names.append(f"list of {_kind(one['items'], defs)}")
+        elif one.get("type") != "null":
+            names.append(_TYPES.get(one.get("type", ""), "anything"))
+    told = next(
+        (one["description"] for one in _alternatives(spec, defs) if "description" in one), ""
+    )
+    return " or ".join(dict.fromkeys(names)) + (f": {_one_line(told)}" if told else "")
+
+
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "object",
+}
+
+
+def _default(spec: Mapping[str, Any]) -> str:
+    value = spec.get("default")
+    return (
+        f"`{json.dumps(value)}`" if value not in (None, [], {}, "") and "$ref" not in spec else ""
+    )
+
+
+# Tools
+
+
+def all_tools() -> dict[str, Tool]:
+    """Every tool of the program, by name."""
+    found = dict[str, Tool]()
+    for module in pkgutil.walk_packages(homarus.__path__, "homarus."):
+        if module.name.endswith(".tools") or ".builtin." in module.name:
+            values = vars(importlib.import_module(module.name)).values()
+            found |= {each.name: each for each in values if isinstance(each, Tool)}
+    return dict(sorted(found.items()))
+
+
+def tools() -> str:
+    parts = ["# Tools\n\nWhat a model may call, in the words it is given."]
+    for tool in all_tools().values():
+        known = f"Group `{tool.group}`"
+        if tool.aliases:
+            known += f"; also called {', '.join(f'`{alias}`' for alias in tool.aliases)}"
+        required = set(tool.spec.parameters.get("required", []))
+        rows = [
+            (f"`{name}`", _argument(spec), "yes" if name in required else "no")
+            for name, spec in tool.spec.parameters.get("properties", {}).items()
+        ]
+        parts.append(
+            f"## {tool.name}\n\n{known}.\n\n{_quoted(tool.spec.description)}\n\n"
+            + _table(("argument", "value", "required"), rows)
+        )
+    return "\n\n".join(parts)
+
+
+def _argument(spec: Mapping[str, Any]) -> str:
+    kind = _kind({k: v for k, v in spec.items() if k != "description"}, {})
+    told, default = _one_line(spec.get("description", "")), _default(spec)
+    return kind + (f": {told}" if told else "") + (f" (default {default})" if default else "")
+
+
+# Events
+
+
+CALL = message.ToolCall("call_1", "read", {"path": "notes.md"})
+FACTS: tuple[event.Fact, ...] = (
+    event.RunStarted(),
+    event.TextAdded("Hello"),
+    event.ThinkingAdded("…"),
+    event.ToolStarted(CALL),
+    event.ToolProgressed(CALL, "half of it"),
+    event.ToolEnded(message.ToolReturn("call_1", "read", (message.Text("all of it"),))),
+    event.MessageSaved(message.user("Hello")),
+    event.CompactionStarted(),
+    event.CompactionEnded(),
+    event.ErrorNoted("the search index is being rebuilt"),
+    event.RunEnded(),
+    event.RunEnded(error="the model did not answer"),
+)
+
+
+def events() -> str:
+    payloads, rows = event.Payloads(), list[tuple[str, ...]]()
+    for fact in FACTS:
+        seen = payloads.of(event.Event("run", "agent:main:main", 1, 1_800_000_000_000, fact))
+        told = _one_line(type(fact).__doc__ or "")
+        name = f"`{type(fact).__name__}`"
+        data = f"`{json.dumps(seen['data'])}`" if seen else ""
+        rows.append((name, told, f"`{seen['stream']}`" if seen else "none", data))
+    return (
+        "# Events\n\n"
+        "What a run tells about itself. On the wire each is an envelope `{runId, seq, stream, ts,\n"
+        "data, sessionKey}`: `seq` starts at 1 in each run and grows by one; `ts` counts\n"
+        "milliseconds. A reader that is too slow loses the oldest deltas first and is told how\n"
+        "many.\n\n" + _table(("event", "meaning", "stream", "`data`"), rows)
+    )
+
+
+# Errors
+
+
+def all_errors() -> list[type[errors.HomarusError]]:
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind)]
+    return [kind for kind in kinds if issubclass(kind, errors.HomarusError)]
+
+
+def errors_page() -> str:
+    rows = [
+        (
+            f"`{kind.code}`",
+            f"`{kind.__name__}`",
+            _one_line(kind.__doc__ or ""),
+            str(kind.exit_status),
+        )
+        for kind in sorted(all_errors(), key=lambda kind: kind.code)
+    ]
+    return (
+        "# Errors\n\n"
+        "A command that fails prints what happened and what to do, and never a traceback. With\n"
+        '`--json` it prints `{"ok": false, "error": {"type": "cli_error", "code", "message",\n'
+        '"fix"}}`. Beside these codes there are `user.usage` (a wrong option, exit 2) and\n'
+        "`system` (the operating system refused, exit 1).\n\n"
+        + _table(("code", "class", "meaning", "exit"), rows)
+    )
+
+
+# Markdown
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in [list(head), ["---"] * len(head), *cells]]
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def main() -> int:
+    made = pages()
+    stale = {p.name for p in REFERENCE.glob("*.md")} ^ set(made)
+    stale |= {
+        n for n, t in made.items() if n not in stale and (REFERENCE / n).read_text("utf-8") != t
+    }
+    if "--check" in sys.argv[1:]:
+        if stale:
+            names = ", ".join(sorted(stale))
+            print(f"docs/reference is out of date ({names}): run python docs/generate.py")
+        return 1 if stale else 0
+    REFERENCE.mkdir(exist_ok=True)
+    for name in stale:
+        if name in made:
+            (REFERENCE / name).write_text(made[name], encoding="utf-8")
+        else:
+            (REFERENCE / name).unlink()
+        print(f"wrote docs/reference/{name}" if name in made else f"removed docs/reference/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

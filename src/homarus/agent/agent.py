@@ -1,0 +1,21 @@
+"""An agent: a name, a workspace of markdown, a model, a policy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from homarus.policy.decide import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who answers. `model` None means: whatever this machine can offer."""
+
+    id: str
+    name: str
+    workspace: Path
+    model: str | None = None
+    thinking: str = "off"
+    timeout_s: float = 600.0
+    rules: tuple[Rules, ...] = ()
+    max_file_chars: int = 20_000
+    max_total_chars: int = 150_000

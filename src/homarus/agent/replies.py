@@ -1,0 +1,238 @@
+"""What a model wrote, read as a reply: its text, and what it asked for around the text.
+
+Tags (`[[reply_to_current]]`, `[[reply_to:ID]]`, `[[audio_as_voice]]`, `[[media:PATH]]`), `MEDIA:`
+lines, the word that means silence, and reasoning in tags. None of them counts inside code. Pure,
+and linear in the text.
+"""
+
+import re
+from dataclasses import dataclass
+
+from homarus.core.fences import closes_fence, match_marker, opens_fence, split_lines
+
+SILENT_WORD = "NO_REPLY"
+
+_TAG = re.compile(r"`+|\[\[([^\[\]\n]{1,4200})\]\]")
+_REASONING = re.compile(
+    r"`+|<\s{0,4}(/?)\s{0,4}(?:antml:)?(think(?:ing)?|thought|antthinking|final)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_BACKTICKS = re.compile(r"`+")
+_URL = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
+_FILE_URL = re.compile(r"file://", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+_ROOTED = re.compile(r"(?:/|\.{1,2}[/\\]|~[/\\]|[A-Za-z]:[/\\]|\\\\).")
+_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}\Z")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+_QUOTES = frozenset({'""', "''", "``"})
+_MAX_MEDIA_CHARS = 4_096
+_DECORATION = " \t\r\n*_`\"'.!"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply taken apart. `reply_to` is an explicit message id; `silent`: nothing is sent."""
+
+    text: str
+    media: tuple[str, ...] = ()
+    reply_to: str = ""
+    reply_to_current: bool = False
+    as_voice: bool = False
+    silent: bool = False
+
+
+def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> Reply:
+    """Take a reply apart. It is silent when the word for it is all that it says."""
+    text, media = split_media(raw)
+    asked = _Asked(list(media))
+    said = _read_tags(text, asked)
+    text = _drop_silence(said, silent_word)
+    return Reply(
+        text=text,
+        media=tuple(asked.media),
+        reply_to=asked.reply_to,
+        reply_to_current=asked.reply_to_current,
+        as_voice=asked.as_voice,
+        silent=bool(said and not text and not asked.media),
+    )
+
+
+def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
+    """The text without its `MEDIA:` lines, and the paths and URLs that stood in them."""
+    if "MEDIA:" not in raw:
+        return raw.strip(), ()
+    kept: list[str] = []
+    media: list[str] = []
+    removed = False
+    for line, is_code in split_lines(raw):
+        said = line.strip()
+        found = _media(said[6:]) if said.startswith("MEDIA:") and not is_code else ()
+        media += found
+        if found:
+            removed = True
+        # The empty lines before and after what was taken out become one.
+        elif said or not removed or (kept and kept[-1].strip()):
+            kept.append(line)
+            removed = False
+    return "\n".join(kept).strip(), tuple(media)
+
+
+def strip_reasoning_tags(text: str) -> str:
+    """The text without what stands in `<think>` and its kin; `<final>` goes, its content stays.
+
+    Reasoning that is never closed reaches to the end. Inside reasoning, code does not count: a
+    fence left open there must not swallow the answer.
+    """
+    if "<" not in text or not any(found[2] for found in _REASONING.finditer(text)):
+        return text
+    lines: list[str] = []
+    line: list[str] = []
+    opener, thinking = "", False
+    for raw in text.split("\n"):
+        marker = None if thinking else match_marker(raw)
+        if opener or (marker and opens_fence(*marker)):
+            line = [raw]
+        else:
+            thinking = _strip_line(raw, line, thinking=thinking)
+        if not thinking:
+            lines.append("".join(line))
+            opener = _next_opener(opener, lines[-1])
+            line = []
+    return "\n".join([*lines, "".join(line)]).strip()
+
+
+def _next_opener(opener: str, line: str) -> str:
+    """The marker of the block that is open after a line; empty outside."""
+    marker = match_marker(line)
+    if opener:
+        return "" if marker and closes_fence(opener, *marker) else opener
+    return marker[0] if marker and opens_fence(*marker) else ""
+
+
+def _strip_line(raw: str, shown: list[str], *, thinking: bool) -> bool:
+    """Add what is no reasoning to `shown`; returns whether reasoning goes on after the line."""
+    ends = _code_ends(raw)
+    at = scan = 0
+    while found := _REASONING.search(raw, scan):
+        scan = found.end()
+        name = (found[2] or "").lower()
+        if thinking:
+            # A final answer ends reasoning that was never closed.
+            if name and (found[1] or name == "final"):
+                at, thinking = scan, False
+        elif not name:
+            scan = ends.get(found.start(), scan)
+        else:
+            shown.append(raw[at : found.start()])
+            at, thinking = scan, not found[1] and name != "final"
+    if not thinking:
+        shown.append(raw[at:])
+    return thinking
+
+
+def _code_ends(line: str) -> dict[int, int]:
+    """Where the code that begins at each run of backticks ends: after the next equal run."""
+    ends: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    for run in reversed(list(_BACKTICKS.finditer(line))):
+        width = len(run[0])
+        if width in seen:
+            ends[run.start()] = seen[width]
+        seen[width] = run.end()
+    return ends
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the tags of one reply ask for."""
+
+    media: list[str]
+    reply_to: str = ""
+    reply_to_current: bool = False
+    as_voice: bool = False
+
+    def take(self, tag: str) -> bool:
+        """Note what a tag asks for; False for other text in double brackets."""
+        name, colon, value = tag.partition(":")
+        value = value.strip()
+        match name.strip().lower(), colon:
+            case "reply_to_current", "":
+                self.reply_to_current = True
+            case "reply_to", ":" if value:
+                self.reply_to = value
+            case "audio_as_voice", "":
+                self.as_voice = True
+            case "media", ":" if found := _media(value):
+                self.media += found
+            case _:
+                return False
+        return True
+
+
+def _read_tags(text: str, asked: _Asked) -> str:
+    """The text without its tags."""
+    if "[[" not in text:
+        return text
+    lines: list[str] = []
+    for line, is_code in split_lines(text):
+        pieces = [line] if is_code or "[[" not in line else _split_at_tags(line, asked)
+        if len(pieces) == 1:
+            lines.append(line)
+        elif joined := _join(pieces):
+            lines.append(joined)
+    return "\n".join(lines).strip()
+
+
+def _split_at_tags(line: str, asked: _Asked) -> list[str]:
+    ends = _code_ends(line)
+    pieces: list[str] = []
+    at = scan = 0
+    while found := _TAG.search(line, scan):
+        scan = ends.get(found.start(), found.end())
+        if found[1] and asked.take(found[1]):
+            pieces.append(line[at : found.start()])
+            at = scan
+    return [*pieces, line[at:]]
+
+
+def _join(pieces: list[str]) -> str:
+    first, *rest = pieces
+    words = [first.rstrip(), *(piece.strip() for piece in rest)]
+    return " ".join(word for word in words if word)
+
+
+def _drop_silence(text: str, word: str) -> str:
+    """The text without the silent word where that stands alone: in a line, or in all of it."""
+    if not word or word not in text:
+        return text
+    if text.strip(_DECORATION) == word:
+        return ""
+    kept = [line for line, is_code in split_lines(text) if is_code or line.strip() != word]
+    return "\n".join(kept).strip()
+
+
+def _media(payload: str) -> tuple[str, ...]:
+    """The paths and URLs in what follows `MEDIA:`; none when it is a sentence."""
+    payload = payload.strip()
+    if len(payload) > 2 and payload[0] + payload[-1] in _QUOTES:
+        payload = payload[1:-1].strip()
+        return (_path(payload),) if _is_media(payload) else ()
+    parts = payload.split()
+    if parts and all(_is_media(part) and " " not in part for part in parts):
+        return tuple(_path(part) for part in parts)
+    # A path with spaces and no quotes is known by its beginning and its end.
+    whole = _ROOTED.match(payload) and _EXTENSION.search(payload) and _is_media(payload)
+    return (payload,) if whole else ()
+
+
+def _is_media(candidate: str) -> bool:
+    if not candidate or len(candidate) > _MAX_MEDIA_CHARS or _UNPRINTABLE.search(candidate):
+        return False
+    if _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate)):
+        return True
+    named = "/" in candidate or _EXTENSION.search(candidate)
+    return bool(named) and not _SCHEME.match(candidate)
+
+
+def _path(candidate: str) -> str:
+    return _FILE_URL.sub("", candidate, count=1) if _FILE_URL.match(candidate) else candidate

@@ -1,0 +1,122 @@
+"""An agent's workspace: a folder of markdown that people and the agent both edit.
+
+Seeding makes what is missing and never touches what is there. BOOTSTRAP.md, the first-run
+ritual, is only ever put into a workspace that had none of the files before.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+from homarus.core.errors import ToolError, UserError
+from homarus.core.text import clip_middle
+from homarus.tools.guard import Beneath
+
+# The order in which files enter the prompt; a file not on disk is left out.
+INJECTED = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md")
+SEEDED = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
+RITUAL = "BOOTSTRAP.md"
+MAX_BYTES = 4_000_000  # more of one file is never read into a prompt
+STATE = Path(".openclaw") / "workspace-state.json"
+IGNORED = "# What the agent keeps for itself\n.openclaw/\n.env\n*.pem\n*.key\n"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceFile:
+    """A file of the workspace as the prompt shows it."""
+
+    name: str
+    text: str
+
+
+def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
+    """Make the folder and its template files; returns the names of what was made."""
+    try:
+        workspace.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise unusable(workspace, exc) from exc
+    brand_new = not any((workspace / name).exists() for name in (*SEEDED, RITUAL, STATE))
+    wanted = [*SEEDED, RITUAL] if brand_new and ritual else list(SEEDED)
+    try:
+        made = [name for name in wanted if _put(workspace / name, _template(name))]
+        if _put(workspace / ".gitignore", IGNORED):
+            made.append(".gitignore")
+        if brand_new:
+            _put(workspace / STATE, _state())
+    except OSError as exc:
+        raise unusable(workspace, exc) from exc
+    if not (workspace / ".git").exists() and _git_init(workspace):
+        made.append(".git")
+    return tuple(made)
+
+
+def load(workspace: Path, max_chars: int, total_chars: int) -> tuple[WorkspaceFile, ...]:
+    """The files for the prompt, each and together cut to their budgets; blank ones left out."""
+    if not workspace.is_dir():
+        raise unusable(workspace, None)
+    beneath = Beneath(workspace)
+    found: list[WorkspaceFile] = []
+    left = total_chars
+    for name in INJECTED:
+        text = _read(beneath, name).strip()
+        if text and left > 0:
+            text = clip_middle(text, min(max_chars, left))
+            found.append(WorkspaceFile(name, text))
+            left -= len(text)
+    return tuple(found)
+
+
+def unusable(workspace: Path, exc: OSError | None) -> UserError:
+    """The workspace cannot be used: why, and what to do."""
+    why = exc.strerror if exc else "there is no such folder"
+    return UserError(
+        f"cannot use the workspace {workspace}: {why}",
+        fix="run `homarus setup`, or set agents.defaults.workspace to a folder you can write to",
+    )
+
+
+def _read(beneath: Beneath, name: str) -> str:
+    """A file's text, or a line that says why it could not be read; a missing one is empty."""
+    if not os.path.lexists(beneath.root / name):
+        return ""
+    try:
+        with beneath.open_read(name) as opened:
+            return opened.file.read(MAX_BYTES).decode(errors="replace")
+    except (OSError, ToolError) as exc:
+        return f"[{name} could not be read: {exc}]"
+
+
+def _template(name: str) -> str:
+    return (files("homarus.agent") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _put(path: Path, text: str) -> bool:
+    """Write a new file; one that exists stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _state() -> str:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"version": 1, "bootstrapSeededAt": now}, indent=2) + "\n"
+
+
+def _git_init(workspace: Path) -> bool:
+    """A repository, so that every change can be seen and undone; without git, none."""
+    git = shutil.which("git")
+    if git is None:
+        return False
+    # Templates and hooks of the machine's git set-up are not ours to run.
+    command = [git, "init", "--quiet", "--template=", "--initial-branch=main", str(workspace)]
+    done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - fixed argv
+    return done.returncode == 0

@@ -1,0 +1,205 @@
+"""The composition root: the only module that knows every other.
+
+Strangers meet here, through function arguments: the runner is told where sessions live, how a
+model is reached and who answers a question, and knows none of those by itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from homarus.agent import workspace
+from homarus.agent.agent import Agent
+from homarus.agent.run import Outcome, Runner, agent_of
+from homarus.config.load import Loaded, load
+from homarus.config.paths import Paths
+from homarus.config.resolve import agent_settings, default_agent
+from homarus.core.bus import Bus
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.keys import main_key
+from homarus.core.lanes import Lanes
+from homarus.core.message import Inbound
+from homarus.policy.decide import Rules
+from homarus.providers.base import Provider
+from homarus.providers.catalog import Model
+from homarus.providers.choose import Choice, choose
+from homarus.providers.connect import connect
+from homarus.sessions.inbox import Inbox
+from homarus.sessions.session import Session, Sessions
+from homarus.store.sqlite import open_store
+from homarus.tools.builtin import exec as exec_tools
+from homarus.tools.builtin import files as file_tools
+from homarus.tools.builtin import search as search_tools
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Ask, nobody
+
+# Until the tool policy is configurable, a command is put to a person every time.
+STANDING_RULES = (Rules(ask=()),)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A session at a glance."""
+
+    key: str
+    agent: str
+    model: str
+    why: str
+    note: str
+    session_id: str
+    messages: int
+    context_tokens: int
+    window: int
+    workspace: str
+
+
+class Models:
+    """Connections to models: made when first asked for, kept, closed at the end."""
+
+    def __init__(self, loaded: Loaded, paths: Paths) -> None:
+        self._loaded, self._paths = loaded, paths
+        self._open: dict[str, tuple[Provider, Model]] = {}
+        self._choice: Choice | None = None
+
+    async def choice(self) -> Choice:
+        """What this machine offers when nothing names a model."""
+        if self._choice is None:
+            self._choice = await choose(self._loaded.config, self._loaded.env)
+        return self._choice
+
+    async def connect(self, ref: str | None) -> tuple[Provider, Model]:
+        ref = ref or (await self.choice()).ref
+        if ref not in self._open:
+            self._open[ref] = connect(self._loaded.config, self._loaded.env, ref, self._paths)
+        return self._open[ref]
+
+    async def close(self) -> None:
+        for provider, _ in self._open.values():
+            await provider.close()
+
+
+class App:
+    """Everything that runs, put together. Open it with `open_app`."""
+
+    def __init__(
+        self,
+        *,
+        loaded: Loaded,
+        paths: Paths,
+        models: Models,
+        sessions: Sessions,
+        group: asyncio.TaskGroup,
+        clock: Clock,
+        ask: Ask,
+    ) -> None:
+        self.loaded, self.paths, self.models, self.sessions = loaded, paths, models, sessions
+        self.bus = Bus()
+        self.clock = clock
+        self._agents: dict[str, Agent] = {}
+        lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
+        self._runner = Runner(
+            sessions=sessions,
+            bus=self.bus,
+            lanes=lanes,
+            clock=clock,
+            tools=Registry.from_modules(file_tools, search_tools, exec_tools),
+            agent=self.agent,
+            connect=models.connect,
+            ask=lambda _inbound: ask,
+            waiting=lambda key: self._inbox.take(key),
+        )
+        self._inbox: Inbox[Outcome] = Inbox(self._runner, group)
+
+    def agent(self, agent_id: str) -> Agent:
+        """An agent with its workspace in place."""
+        if agent_id not in self._agents:
+            settings = agent_settings(self.loaded.config, self.paths, agent_id)
+            if not settings.skip_bootstrap:
+                workspace.seed(settings.workspace)
+            self._agents[agent_id] = Agent(
+                id=settings.id,
+                name=settings.name,
+                workspace=settings.workspace,
+                model=settings.model,
+                thinking=settings.thinking,
+                timeout_s=settings.timeout_s,
+                rules=STANDING_RULES,
+                max_file_chars=settings.bootstrap_max_chars,
+                max_total_chars=settings.bootstrap_total_max_chars,
+            )
+        return self._agents[agent_id]
+
+    def main_key(self, agent_id: str | None = None) -> str:
+        """The main session of an agent, or of the default one."""
+        return main_key(agent_id or default_agent(self.loaded.config))
+
+    async def ask(self, key: str, inbound: Inbound) -> Outcome:
+        """Hand a message in, and wait for the run that answers it."""
+        return await self._inbox.put(key, inbound)
+
+    def abort(self, key: str) -> bool:
+        """Stop what a session is doing; True when it did something."""
+        return self._runner.abort(key)
+
+    async def session(self, key: str) -> Session:
+        """A session, whether it was used before or not."""
+        agent = self.agent(agent_of(key))
+        return await self.sessions.load(key, agent.id, cwd=str(agent.workspace))
+
+    async def set_model(self, key: str, ref: str) -> None:
+        """Use another model for one session from now on; an unknown one is an error."""
+        _, model = await self.models.connect(ref)
+        await (await self.session(key)).set_model(model.provider, model.id)
+
+    async def status(self, key: str) -> Status:
+        """What a session is and what would answer it."""
+        agent = self.agent(agent_of(key))
+        session = await self.session(key)
+        named = session.model or agent.model
+        choice = None if named else await self.models.choice()
+        _, model = await self.models.connect(named)
+        return Status(
+            key=key,
+            agent=agent.id,
+            model=model.ref,
+            why=choice.why if choice else "set for this session" if session.model else "configured",
+            note=model.note,
+            session_id=session.session_id,
+            messages=len(session.messages),
+            context_tokens=session.context_tokens,
+            window=model.window,
+            workspace=str(agent.workspace),
+        )
+
+
+@asynccontextmanager
+async def open_app(
+    env: Mapping[str, str],
+    *,
+    ask: Ask = nobody,
+    clock: Clock | None = None,
+    warn: Callable[[str], None] = lambda _text: None,
+) -> AsyncIterator[App]:
+    """Config → App; everything is closed again when the block ends."""
+    paths = Paths.find(env)
+    loaded = load(paths, env)
+    for text in loaded.warnings:
+        warn(text)
+    clock = clock or SystemClock()
+    models = Models(loaded, paths)
+    async with open_store(paths.state) as store:
+        sessions = Sessions(store, clock)
+        try:
+            async with asyncio.TaskGroup() as group:
+                yield App(
+                    loaded=loaded,
+                    paths=paths,
+                    models=models,
+                    sessions=sessions,
+                    group=group,
+                    clock=clock,
+                    ask=ask,
+                )
+        finally:
+            await models.close()

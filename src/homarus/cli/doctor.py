@@ -1,0 +1,141 @@
+"""`homarus doctor`: look at everything a chat needs, and say how to mend what is wrong."""
+
+import asyncio
+import json
+import os
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import click
+
+from homarus.agent.workspace import SEEDED
+from homarus.config.check import unbuilt
+from homarus.config.load import Examined, examine
+from homarus.config.paths import Paths, shorten
+from homarus.config.resolve import agent_settings, agents
+from homarus.config.schema import Config
+from homarus.config.source import read_text
+from homarus.core.errors import ConfigError, HomarusError
+from homarus.providers.choose import choose
+from homarus.providers.connect import connect
+from homarus.store.sqlite import check_database
+
+State: TypeAlias = Literal["ok", "note", "bad"]
+MARKS: dict[State, str] = {"ok": "✓", "note": "·", "bad": "✗"}
+LOW_DISK_BYTES = 200 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    about: str
+    state: State
+    text: str
+    fix: str = ""
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(*, as_json: bool) -> None:
+    """Look for what is wrong and say how to mend it."""
+    paths = Paths.find(os.environ)
+    examined, findings = _config(paths, os.environ)
+    if examined and examined.config:
+        findings += _agents(paths, examined.config)
+        findings.append(_model(paths, examined.config, examined.env))
+    findings += [_state(paths), _disk(paths), _git()]
+    if as_json:
+        rows = [asdict(finding) for finding in findings]
+        healthy = all(finding.state != "bad" for finding in findings)
+        click.echo(json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unbuilt())}))
+    else:
+        _print(findings)
+    wrong = {finding.about for finding in findings if finding.state == "bad"}
+    raise click.exceptions.Exit(2 if "config" in wrong else 1 if wrong else 0)
+
+
+def _print(findings: list[Finding]) -> None:
+    width = max(len(finding.about) for finding in findings)
+    for finding in findings:
+        click.echo(f"{MARKS[finding.state]} {finding.about:<{width}}  {finding.text}")
+        if finding.fix:
+            click.echo(f"{'':<{width + 4}}→ {finding.fix}")
+    groups = ", ".join(sorted(unbuilt()))
+    told = f"Settings of the original that have no effect yet: {groups}."
+    click.echo("\n" + textwrap.fill(told, 100, break_on_hyphens=False))
+
+
+def _config(paths: Paths, env: Mapping[str, str]) -> tuple[Examined | None, list[Finding]]:
+    file = shorten(paths.config, paths.home)
+    try:
+        examined = examine(paths, env, read_text(paths.config))
+    except ConfigError as exc:
+        return None, [Finding("config", "bad", exc.message, exc.fix)]
+    if examined.errors:
+        return None, [Finding("config", "bad", e.message, e.fix) for e in examined.errors]
+    if not examined.exists:
+        return examined, [Finding("config", "note", f"{file} is not there; defaults hold")]
+    notes = [Finding("config", "note", text) for text in examined.warnings]
+    return examined, [Finding("config", "ok", file), *notes]
+
+
+def _agents(paths: Paths, config: Config) -> Iterator[Finding]:
+    for agent in agents(config):
+        workspace = agent_settings(config, paths, agent).workspace
+        yield _workspace(agent, workspace, shorten(workspace, paths.home))
+
+
+def _workspace(agent: str, workspace: Path, shown: str) -> Finding:
+    about = f"agent {agent}"
+    if not workspace.exists():
+        return Finding(about, "note", f"no workspace at {shown} yet", "homarus setup makes it")
+    if not os.access(workspace, os.R_OK | os.W_OK | os.X_OK) or not workspace.is_dir():
+        fix = "make it a folder you can write to, or change agents.defaults.workspace"
+        return Finding(about, "bad", f"the workspace {shown} cannot be used", fix)
+    missing = [name for name in SEEDED if not (workspace / name).exists()]
+    if missing:
+        return Finding(about, "note", f"{shown} has no {', '.join(missing)}", "homarus setup")
+    return Finding(about, "ok", f"workspace {shown}")
+
+
+def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> Finding:
+    try:
+        choice = asyncio.run(choose(config, env))
+        connect(config, env, choice.ref, paths)  # a missing key or missing weights is told here
+    except HomarusError as exc:
+        return Finding("model", "bad", exc.message, exc.fix)
+    return Finding("model", "ok", f"{choice.ref}: {choice.why}")
+
+
+def _state(paths: Paths) -> Finding:
+    shown = shorten(paths.state, paths.home)
+    nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
+    if not os.access(nearest, os.W_OK):
+        return Finding("state", "bad", f"{nearest} cannot be written", "check who owns it")
+    if not paths.database.exists():
+        return Finding("state", "note", f"{shown} holds no conversations yet")
+    try:
+        check_database(paths.database)
+    except HomarusError as exc:
+        return Finding("state", "bad", exc.message, exc.fix)
+    return Finding("state", "ok", f"{shown}, database sound")
+
+
+def _disk(paths: Paths) -> Finding:
+    nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
+    free = shutil.disk_usage(nearest).free
+    text = f"{free >> 20:,} MB free"
+    if free < LOW_DISK_BYTES:
+        return Finding("disk", "bad", text, "make room: conversations could not be saved")
+    return Finding("disk", "ok", text)
+
+
+def _git() -> Finding:
+    if shutil.which("git"):
+        return Finding("git", "ok", "workspaces keep a history")
+    return Finding("git", "note", "not installed: workspaces keep no history", "install git")

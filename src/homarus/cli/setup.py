@@ -1,0 +1,45 @@
+"""`homarus setup`: the configuration and the workspace, made once, never overwritten."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from homarus.agent.workspace import seed
+from homarus.config.edit import set_path
+from homarus.config.load import load
+from homarus.config.paths import Paths, shorten
+from homarus.config.resolve import agent_settings, default_agent
+from homarus.config.write import write
+
+
+@click.command("setup")
+@click.option("--workspace", metavar="DIR", help="Where the agent's files live.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(workspace: str | None, *, as_json: bool) -> None:
+    """Make the configuration and the workspace."""
+    paths = Paths.find(os.environ)
+    made: list[str] = []
+    loaded = load(paths, os.environ)
+    settings = agent_settings(loaded.config, paths, default_agent(loaded.config))
+    target = Path(workspace).expanduser().absolute() if workspace else settings.workspace
+    if not loaded.exists:
+        key = ("agents", "defaults", "workspace")
+        folder = shorten(target, paths.home)
+        write(paths, os.environ, lambda tree: set_path(tree, key, folder))
+        made.append(str(paths.config))
+    made += [str(target / name) for name in seed(target)]
+    if as_json:
+        click.echo(json.dumps({"ok": True, "workspace": str(target), "made": made}))
+        return
+    for path in made:
+        click.echo(f"made  {path}")
+    if not made:
+        click.echo("Everything is in place already.")
+    if loaded.exists and target != settings.workspace:
+        click.echo(
+            f"The configuration names {settings.workspace}; to use the new folder run\n"
+            f"  homarus config set agents.defaults.workspace {target}"
+        )
+    click.echo("Next: homarus chat")

@@ -1,0 +1,225 @@
+"""Whether a tree of settings is right: our own sections typed, the original's others let through.
+
+A key is *built* when `schema` has it, *known* when only the original does: that one is checked
+lightly, taken out, and named in a single warning. Any other key is a mistake.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from homarus.config import keys
+from homarus.config.document import KeyPath, Step, Value
+from homarus.config.edit import apply_merge_patch
+from homarus.config.keys import ANY_KEY, Problem
+from homarus.config.schema import Config
+from homarus.core.keys import normalize_agent_id
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "model_type": "an object",
+    "string_too_short": "text that is not empty",
+}
+_BOUNDS = {"greater_than": ("above", "gt")}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`config` is there when nothing is wrong; `unbuilt` names groups that have no effect."""
+
+    config: Config | None
+    problems: tuple[Problem, ...]
+    unbuilt: tuple[str, ...]
+
+
+def check(tree: Mapping[str, Value]) -> Checked:
+    """Check settings whose includes and variables are resolved."""
+    walk = _Walk()
+    built = walk.section(Config, read_legacy(tree), ())
+    config = None
+    try:
+        config = Config.model_validate(built)
+        walk.problems += _repeated_agents(config)
+    except ValidationError as exc:
+        walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
+    problems = tuple(walk.problems)
+    return Checked(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
+
+
+def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:
+    """`agent: {…}` is what `agents.defaults` was called first; the newer name wins."""
+    tree = dict(tree)
+    old, agents = tree.get("agent"), tree.get("agents", {})
+    if isinstance(old, dict) and isinstance(agents, dict):
+        del tree["agent"]
+        tree["agents"] = {**agents, "defaults": apply_merge_patch(old, agents.get("defaults", {}))}
+    return tree
+
+
+@lru_cache(1)
+def unbuilt() -> dict[str, tuple[str, ...]]:
+    """Every key of the original that does nothing yet, by group."""
+    built = set(built_keys())
+    groups: dict[str, list[str]] = {}
+    level = list(keys.known_keys().children.values())
+    while level:
+        node = level.pop(0)
+        if node.path in built:
+            level += node.children.values()
+        elif node.path == "channels":
+            for channel in node.children.values():
+                groups[channel.path] = list(_leaves(channel))
+        else:
+            groups[node.path] = list(_leaves(node))
+    return {group: tuple(paths) for group, paths in sorted(groups.items())}
+
+
+def built_keys() -> Iterator[str]:
+    """Every key of `schema`, containers too, in the list's notation."""
+    return _section_keys(Config, "")
+
+
+def _leaves(node: keys.Known) -> Iterator[str]:
+    if not node.children:
+        yield node.path
+    for below in node.children.values():
+        yield from _leaves(below)
+
+
+def _section_keys(section: type[BaseModel], path: str) -> Iterator[str]:
+    for alias, annotation in _fields(section).items():
+        yield from _value_keys(annotation, keys.join(path, alias))
+    if section.model_config.get("extra") == "allow":
+        yield keys.join(path, ANY_KEY)
+
+
+def _value_keys(annotation: Any, path: str) -> Iterator[str]:
+    yield path
+    kind, inner = _shape(annotation)
+    if kind == "section":
+        yield from _section_keys(inner, path)
+    elif kind == "list":
+        yield from _value_keys(inner, keys.join(path, 0))
+    elif kind == "map":
+        yield from _value_keys(inner, keys.join(path, ANY_KEY))
+    elif kind == "anything" and (known := keys.lookup(_steps(path))):
+        yield from (leaf.path for leaf in _below(known))
+
+
+def _below(node: keys.Known) -> Iterator[keys.Known]:
+    for below in node.children.values():
+        yield below
+        yield from _below(below)
+
+
+def _steps(path: str) -> tuple[Step, ...]:
+    split = path.replace(keys.ENTRY, f".{keys.ENTRY}").split(".")
+    return tuple(0 if step == keys.ENTRY else step for step in split)
+
+
+@lru_cache(None)
+def _fields(section: type[BaseModel]) -> dict[str, Any]:
+    return {info.alias or name: info.annotation for name, info in section.model_fields.items()}
+
+
+def _shape(annotation: Any) -> tuple[str, Any]:
+    """What an annotation holds: a section, a list or a map of something, anything, or a value."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _shape(args[0])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "section", annotation
+    if origin is tuple:
+        return "list", args[0]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return ("anything", None) if args[1] is Any else ("map", args[1])
+    for arg in args:
+        if arg is not type(None) and origin is not None and _is_union(origin):
+            return _shape(arg)
+    return "value", None
+
+
+def _is_union(origin: Any) -> bool:
+    return getattr(origin, "__name__", "") in {"Union", "UnionType"}
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Sorts what stands in the file into built, known and unknown."""
+
+    problems: list[Problem] = field(default_factory=list)
+    unbuilt: set[str] = field(default_factory=set)
+
+    def section(self, section: type[BaseModel], tree: Value, path: KeyPath) -> Value:
+        if not isinstance(tree, dict):
+            return tree
+        fields = _fields(section)
+        built: dict[str, Value] = {}
+        for key, value in tree.items():
+            here = (*path, key)
+            if key in fields:
+                built[key] = self._value(fields[key], value, here)
+            elif not self._known(value, here):
+                if section.model_config.get("extra") == "allow":
+                    built[key] = value
+                else:
+                    self.problems.append(keys.unknown_key(here, tuple(fields)))
+        return built
+
+    def _value(self, annotation: Any, tree: Value, path: KeyPath) -> Value:
+        kind, inner = _shape(annotation)
+        if kind == "section":
+            return self.section(inner, tree, path)
+        if kind == "map" and isinstance(tree, dict):
+            return {key: self._value(inner, value, (*path, key)) for key, value in tree.items()}
+        if kind == "list" and isinstance(tree, list):
+            return [self._value(inner, value, (*path, at)) for at, value in enumerate(tree)]
+        return tree
+
+    def _known(self, value: Value, path: KeyPath) -> bool:
+        known = keys.lookup(path)
+        if known is None or known.path.endswith(ANY_KEY):
+            return False
+        self.problems += keys.check(value, known, path)
+        if known.path == "channels" and isinstance(value, dict):
+            self.unbuilt |= {f"channels.{channel}" for channel in value}
+        else:
+            self.unbuilt.add(known.path)
+        return True
+
+
+def _repeated_agents(config: Config) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for at, entry in enumerate(config.agents.list):
+        agent = normalize_agent_id(entry.id)
+        if agent in seen:
+            message = f"{entry.id!r} and {seen[agent]!r} are the same agent"
+            yield Problem(("agents", "list", at, "id"), message, "give each its own id")
+        seen[agent] = entry.id
+
+
+def _problem(error: ErrorDetails) -> Problem:
+    path = tuple(error["loc"])
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "missing":
+        return Problem(path, f"{path[-1]} is missing")
+    if kind in _EXPECTED:
+        expected = _EXPECTED[kind]
+    elif kind in _BOUNDS:
+        word, limit = _BOUNDS[kind]
+        expected = f"a number {word} {context[limit]}"
+    elif kind == "literal_error":
+        expected = f"one of {context['expected']}"
+    else:
+        return Problem(path, error["msg"])
+    return Problem(path, f"expected {expected}, found {keys.describe(error['input'])}")

@@ -1,0 +1,196 @@
+"""Every key the original knows, with its type: a fact list beside this module.
+
+It names the nearest key when one is mistyped, and checks, lightly, the settings whose part is
+not built yet. It is read at the first question: who asks nothing pays nothing.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+
+from homarus.config.document import KeyPath, Step, Value
+from homarus.core.text import nearest
+
+ANY_KEY, ENTRY = "<key>", "[]"
+# Ours beside the original's: a heartbeat can be switched off as well as slowed to never.
+_ADDED = ("agents.defaults.heartbeat.enabled: boolean", "agents.list[].heartbeat.enabled: boolean")
+_LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
+_ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')
+_WORDS = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "object": "an object",
+    "map": "an object",
+    "array": "a list",
+}
+
+
+@dataclass(slots=True)
+class Known:
+    """One key: where it stands, the types it may have, and what may stand under it."""
+
+    path: str
+    types: list[str] = field(default_factory=list)
+    children: dict[str, "Known"] = field(default_factory=dict)
+
+    def child(self, step: Step) -> "Known | None":
+        if isinstance(step, int):
+            return self.children.get(ENTRY)
+        return self.children.get(step) or self.children.get(ANY_KEY)
+
+    @property
+    def is_open(self) -> bool:
+        """Takes keys nobody listed: settings of plugins, of skills, of channels from plugins."""
+        return any(kind == "object" or kind.split()[0] == "any" for kind in self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a setting, and what to do."""
+
+    path: KeyPath
+    message: str
+    fix: str = ""
+
+
+@lru_cache(1)
+def known_keys() -> Known:
+    """The root of all keys."""
+    root = Known("", ["object strict"])
+    text = (files("homarus.config") / "original_keys.txt").read_text(encoding="utf-8")
+    for line in (*text.splitlines(), *_ADDED):
+        path, _, kind = line.partition(": ")
+        node = root
+        for step in path.replace(ENTRY, f".{ENTRY}").split("."):
+            below = node.children.get(step)
+            if below is None:
+                below = node.children[step] = Known(join(node.path, step))
+            node = below
+        node.types.append(kind)
+    return root
+
+
+def join(path: str, step: Step) -> str:
+    """A path of the list, one step longer."""
+    if isinstance(step, int) or step == ENTRY:
+        return path + ENTRY
+    return f"{path}.{step}" if path else step
+
+
+def lookup(path: Sequence[Step]) -> Known | None:
+    """What the original knows at a path; inside an open object, that object."""
+    node = known_keys()
+    for step in path:
+        below = node.child(step)
+        if below is None and isinstance(step, int) and any(kind[0] == "[" for kind in node.types):
+            below = node  # an entry of `[string]`: the list says it all
+        if below is None:
+            return node if node.is_open else None
+        node = below
+    return node
+
+
+def unknown_key(path: KeyPath, siblings: Sequence[str] = ()) -> Problem:
+    """The complaint about a key nobody knows, with the nearest ones that are known."""
+    key = str(path[-1])
+    parent = lookup(path[:-1])
+    beside = [name for name in (parent.children if parent else ()) if name not in {ANY_KEY, ENTRY}]
+    names = nearest(key, [*dict.fromkeys([*siblings, *beside])]) or _elsewhere(key)
+    return Problem(path, "unknown key", f"did you mean {' or '.join(names)}?" if names else "")
+
+
+def check(value: Value, known: Known, path: KeyPath) -> Iterator[Problem]:
+    """The light check of a setting that is not built yet: its keys, types and bounds."""
+    if not any(_fits(value, kind) for kind in known.types):
+        yield Problem(path, f"expected {_expected(known)}, found {describe(value)}")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            below = known.child(key)
+            if below is not None:
+                yield from check(inner, below, (*path, key))
+            elif not known.is_open:
+                yield unknown_key((*path, key))
+    elif isinstance(value, list) and (entry := known.children.get(ENTRY)):
+        for index, inner in enumerate(value):
+            yield from check(inner, entry, (*path, index))
+
+
+def describe(value: Value) -> str:
+    """The kind of a value, without the value: it may be a secret."""
+    if value is None or isinstance(value, bool):
+        return str({None: "null", True: "true", False: "false"}[value])
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list | tuple) else "an object"
+
+
+def _elsewhere(key: str) -> tuple[str, ...]:
+    """Keys of that very name in other places, the shallowest first."""
+    found: list[str] = []
+    level = list(known_keys().children.items())
+    while level and len(found) < 2:
+        found += [node.path for name, node in level if name == key]
+        level = [pair for _, node in level for pair in node.children.items()]
+    return tuple(found[:2])
+
+
+def _fits(value: Value, kind: str) -> bool:
+    if kind.split(maxsplit=1)[0] == "any":
+        return True
+    bare = re.sub(r" (default=\S+|strict|pattern)", "", _LIMIT.sub("", kind))
+    return any(_is(value, one) for one in _ALTERNATIVE.findall(bare)) and _within(value, kind)
+
+
+def _is(value: Value, kind: str) -> bool:
+    if kind[0] == '"':
+        return isinstance(value, str) and value == kind[1:-1]
+    if kind[0] == "[":
+        entries = kind[1:-1].split("|")
+        return isinstance(value, list) and all(
+            any(_is(item, one) for one in entries) for item in value
+        )
+    if kind in {"true", "false"} or kind.isdigit():
+        return describe(value) == kind
+    if isinstance(value, bool):
+        return kind == "boolean"
+    expected = {
+        "string": str,
+        "number": int | float,
+        "integer": int,
+        "object": dict,
+        "map": dict,
+        "array": list,
+    }
+    return kind in expected and isinstance(value, expected[kind])
+
+
+def _within(value: Value, kind: str) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    limits = {name: float(number) for name, number in _LIMIT.findall(kind)}
+    return (
+        value >= limits.get("min", value)
+        and value <= limits.get("max", value)
+        and ("gt" not in limits or value > limits["gt"])
+    )
+
+
+def _expected(known: Known) -> str:
+    return " or ".join(dict.fromkeys(_phrase(kind) for kind in known.types))
+
+
+def _phrase(kind: str) -> str:
+    bare = re.sub(r" (default=\S+|strict|pattern)", "", _LIMIT.sub("", kind))
+    said = []
+    for one in _ALTERNATIVE.findall(bare):
+        entries = " or ".join(_WORDS.get(part, part) for part in one[1:-1].split("|"))
+        said.append(f"a list of {entries}" if one[0] == "[" else _WORDS.get(one, one))
+    bounds = {"min": "at least", "max": "at most", "gt": "above"}
+    limits = [f"{bounds[name]} {number}" for name, number in _LIMIT.findall(kind)]
+    return " or ".join(said) + (f" {' and '.join(limits)}" if limits else "")

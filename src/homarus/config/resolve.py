@@ -1,0 +1,100 @@
+"""What holds for one agent, once its entry, the defaults and the paths are put together."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from homarus.config.paths import Paths, expand
+from homarus.config.schema import AgentEntry, Config, Identity, ModelChoice, Tools
+from homarus.core.errors import UnknownName
+from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.text import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """An agent as configured. `model` None: whatever this machine can offer."""
+
+    id: str
+    name: str
+    is_default: bool
+    workspace: Path
+    agent_dir: Path
+    model: str | None
+    fallbacks: tuple[str, ...]
+    timeout_s: float
+    thinking: str
+    max_concurrent: int
+    context_tokens: int | None
+    user_timezone: str | None
+    skip_bootstrap: bool
+    bootstrap_max_chars: int
+    bootstrap_total_max_chars: int
+    identity: Identity
+    tools: Tools | None  # the agent's own layer; `config.tools` holds for everybody
+
+
+def agents(config: Config) -> tuple[str, ...]:
+    """The ids of all agents, in the config's order; without a list there is `main`."""
+    ids = dict.fromkeys(normalize_agent_id(entry.id) for entry in config.agents.list)
+    return tuple(ids) or (DEFAULT_AGENT,)
+
+
+def default_agent(config: Config) -> str:
+    """The first one marked as default, else the first one."""
+    marked = (normalize_agent_id(entry.id) for entry in config.agents.list if entry.default)
+    return next(marked, agents(config)[0])
+
+
+def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings:
+    """One agent's settings; an id nobody configured is an error that names the nearest."""
+    known = agents(config)
+    agent = normalize_agent_id(agent_id)
+    if agent not in known:
+        raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
+    entry = _entry(config, agent)
+    defaults = config.agents.defaults
+    is_default = agent == default_agent(config)
+    model = _model(entry.model, defaults.model)
+    return AgentSettings(
+        id=agent,
+        name=entry.name or entry.identity.name or agent,
+        is_default=is_default,
+        workspace=_workspace(config, paths, entry, agent, is_default=is_default),
+        agent_dir=expand(entry.agent_dir, paths.home)
+        if entry.agent_dir
+        else paths.agent_dir(agent),
+        model=model.primary,
+        fallbacks=model.fallbacks,
+        timeout_s=float(defaults.timeout_seconds),
+        thinking=defaults.thinking_default or "off",
+        max_concurrent=defaults.max_concurrent,
+        context_tokens=defaults.context_tokens,
+        user_timezone=defaults.user_timezone,
+        skip_bootstrap=defaults.skip_bootstrap,
+        bootstrap_max_chars=defaults.bootstrap_max_chars,
+        bootstrap_total_max_chars=defaults.bootstrap_total_max_chars,
+        identity=entry.identity,
+        tools=entry.tools,
+    )
+
+
+def _entry(config: Config, agent: str) -> AgentEntry:
+    found = (entry for entry in config.agents.list if normalize_agent_id(entry.id) == agent)
+    return next(found, None) or AgentEntry(id=agent)
+
+
+def _model(own: ModelChoice, defaults: ModelChoice) -> ModelChoice:
+    """An agent's own model keeps the default fallbacks unless it lists its own, even none."""
+    fallbacks = own if "fallbacks" in own.model_fields_set else defaults
+    return ModelChoice.model_construct(
+        primary=own.primary or defaults.primary, fallbacks=fallbacks.fallbacks
+    )
+
+
+def _workspace(
+    config: Config, paths: Paths, entry: AgentEntry, agent: str, *, is_default: bool
+) -> Path:
+    named = entry.workspace or (config.agents.defaults.workspace if is_default else None)
+    if named:
+        return expand(named, paths.home)
+    return paths.default_workspace(agent, is_default)

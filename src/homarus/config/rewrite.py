@@ -1,0 +1,195 @@
+"""A changed tree written into the text it came from, so that comments and layout stay.
+
+Only what differs is touched: a value is replaced in place, a key is added after its last
+neighbour in its neighbours' style, a key is removed with its comma and its emptied line.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from homarus.config.document import Array, Node, Object, Value, parse, plain, skip
+from homarus.config.edit import same
+
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/[ \t]*(?=\r?\n|\r))")
+_BLANK_TO_END = re.compile(r"[ \t]*(\r\n|\n|\r)")
+_INDENT = "  "
+
+Edit: TypeAlias = tuple[int, int, str]  # start, end, replacement
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The new text, and whether every untouched part of the old one is still in it."""
+
+    text: str
+    kept_layout: bool
+
+
+def rewrite(text: str, new: Value) -> Rewritten:
+    """`text` changed so that it says `new`."""
+    root = parse(text)
+    edits = _Rewriter(text, root).edits(root, new)
+    for start, end, replacement in sorted(edits, key=lambda edit: edit[:2], reverse=True):
+        text = text[:start] + replacement + text[end:]
+    if same(plain(parse(text)), new):
+        return Rewritten(text, kept_layout=True)
+    return Rewritten(serialize(new), kept_layout=False)
+
+
+def serialize(value: Value) -> str:
+    """A fresh file."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """One container's change: what stood there, which of it goes, what is added at the end."""
+
+    container: Array | Object
+    old: list[tuple[int, Node]]  # where an entry begins, and its value
+    removed: set[int]
+    added: list[tuple[str | None, Value]]  # key (None in a list) and value
+
+
+class _Rewriter:
+    def __init__(self, text: str, root: Node) -> None:
+        self._text = text
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        first = next(iter(root.members.values()), None) if isinstance(root, Object) else None
+        self._bare_keys = first is not None and text[first.start] not in "\"'"
+
+    def edits(self, node: Node, new: Value) -> list[Edit]:
+        if same(plain(node), new):
+            return []
+        if isinstance(node, Object) and isinstance(new, dict):
+            return self._object(node, new)
+        if isinstance(node, Array) and isinstance(new, list):
+            return self._array(node, new)
+        return [self._replace(node, new)]
+
+    def _replace(self, node: Node, new: Value) -> Edit:
+        return (node.start, node.end, self._dump(new, self._indent_at(node.start), wide=True))
+
+    def _object(self, node: Object, new: dict[str, Value]) -> list[Edit]:
+        old = list(node.members.items())
+        entries = _Entries(
+            container=node,
+            old=[(member.start, member.node) for _, member in old],
+            removed={index for index, (key, _) in enumerate(old) if key not in new},
+            added=[(key, value) for key, value in new.items() if key not in node.members],
+        )
+        inner = [self.edits(member.node, new[key]) for key, member in old if key in new]
+        return [edit for edits in inner for edit in edits] + self._resize(entries)
+
+    def _array(self, node: Array, new: list[Value]) -> list[Edit]:
+        old = [plain(item) for item in node.items]
+        places = [(item.start, item) for item in node.items]
+        if len(old) == len(new):
+            pairs = zip(node.items, new, strict=True)
+            return [edit for item, value in pairs for edit in self.edits(item, value)]
+        if len(new) > len(old) and same(old, new[: len(old)]):
+            added: list[tuple[str | None, Value]] = [(None, value) for value in new[len(old) :]]
+            return self._resize(_Entries(node, places, set(), added))
+        removed = _removed(old, new)
+        if removed is None:
+            return [self._replace(node, new)]
+        return self._resize(_Entries(node, places, removed, []))
+
+    def _resize(self, entries: _Entries) -> list[Edit]:
+        if not entries.removed and not entries.added:
+            return []
+        if not entries.old:
+            return [self._fill(entries)]
+        kept = [at for at in range(len(entries.old)) if at not in entries.removed]
+        last = entries.old[-1][1]
+        ends_in_comma = self._comma_after(last) is not None
+        edits = [self._remove(*entries.old[at]) for at in sorted(entries.removed)]
+        if entries.added:
+            edits += self._append(entries, kept, trailing="," if ends_in_comma else "")
+        elif kept and len(entries.old) - 1 in entries.removed and not ends_in_comma:
+            comma = self._comma_after(entries.old[kept[-1]][1])
+            edits += [(comma, comma + 1, "")] if comma is not None else []
+        return edits
+
+    def _fill(self, entries: _Entries) -> Edit:
+        """Entries for a container that has none."""
+        start, end = entries.container.start, entries.container.end
+        base = self._indent_at(start)
+        inside = self._text[start + 1 : end - 1].rstrip(" \t")
+        comments = inside.rstrip() if inside.strip() else ""
+        body = self._entries(entries.added, base + _INDENT)
+        opener, closer = self._text[start], self._text[end - 1]
+        return (start, end, f"{opener}{comments}{body}{self._newline}{base}{closer}")
+
+    def _append(self, entries: _Entries, kept: list[int], trailing: str) -> list[Edit]:
+        wide = "\n" in self._text[entries.container.start : entries.old[0][0]]
+        if wide:
+            body = self._entries(entries.added, self._indent_at(entries.old[0][0]))
+        else:
+            body = ",".join(f" {self._entry(key, value)}" for key, value in entries.added)
+        body += trailing
+        if not kept:
+            at = entries.container.start + 1
+            return [(at, at, body)]
+        node = entries.old[kept[-1]][1]
+        comma = self._comma_after(node)
+        after = node.end if comma is None else comma + 1
+        # A comment at the end of the last entry's line stays with that entry.
+        remark = _REST_OF_LINE.match(self._text, after)
+        at = remark.end() if remark and wide else after
+        if comma is not None:
+            return [(at, at, body)]
+        return [(at, at, f",{body}")] if at == after else [(after, after, ","), (at, at, body)]
+
+    def _remove(self, start: int, node: Node) -> Edit:
+        comma = self._comma_after(node)
+        end = node.end if comma is None else comma + 1
+        line = max(self._text.rfind("\n", 0, start), self._text.rfind("\r", 0, start)) + 1
+        blank = _BLANK_TO_END.match(self._text, end)
+        if blank and not self._text[line:start].strip(" \t"):
+            return (line, blank.end(), "")
+        while end < len(self._text) and self._text[end] in " \t":
+            end += 1
+        return (start, end, "")
+
+    def _comma_after(self, node: Node) -> int | None:
+        at = skip(self._text, node.end)
+        return at if self._text[at : at + 1] == "," else None
+
+    def _indent_at(self, position: int) -> str:
+        """The white space that begins the line of a position."""
+        line = max(self._text.rfind("\n", 0, position), self._text.rfind("\r", 0, position)) + 1
+        found = re.compile(r"[ \t]*").match(self._text, line)
+        return found[0] if found else ""
+
+    def _entries(self, added: list[tuple[str | None, Value]], indent: str) -> str:
+        lead = f"{self._newline}{indent}"
+        return ",".join(f"{lead}{self._entry(key, value, indent)}" for key, value in added)
+
+    def _entry(self, key: str | None, value: Value, indent: str | None = None) -> str:
+        said = self._dump(value, indent or "", wide=indent is not None)
+        if key is None:
+            return said
+        bare = self._bare_keys and _IDENTIFIER.fullmatch(key)
+        return f"{key if bare else json.dumps(key, ensure_ascii=False)}: {said}"
+
+    def _dump(self, value: Value, indent: str, *, wide: bool) -> str:
+        said = json.dumps(value, indent=2 if wide else None, ensure_ascii=False)
+        return said.replace("\n", f"{self._newline}{indent}")
+
+
+def _removed(old: list[Value], new: list[Value]) -> set[int] | None:
+    """Which entries to drop from `old` to be left with `new`; None when that is not the change."""
+    removed: set[int] = set()
+    rest = iter(new)
+    wanted = next(rest, None)
+    left = len(new)
+    for index, item in enumerate(old):
+        if left and same(item, wanted):
+            wanted, left = next(rest, None), left - 1
+        else:
+            removed.add(index)
+    return None if left else removed

@@ -1,0 +1,236 @@
+"""The part of `openclaw.json` that does something today, as typed values.
+
+A key enters here when the part that obeys it is built; until then `keys` knows it by name and
+accepts it with a warning. Defaults are those of the original unless a decision says otherwise.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
+
+Api: TypeAlias = Literal[
+    "openai-completions",
+    "openai-responses",
+    "anthropic-messages",
+    "google-generative-ai",
+    "github-copilot",
+    "bedrock-converse-stream",
+    "ollama",
+]
+Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+ToolProfile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Count: TypeAlias = Annotated[int, Field(gt=0)]
+# JSON knows lists only; Strict(False) lets one become a tuple, its entries stay strict.
+Texts: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
+
+
+class Section(BaseModel):
+    """An object of the file: camelCase there, snake_case here, unknown keys refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        defer_build=True,  # built once, as part of Config, at the first validation
+        alias_generator=to_camel,
+        protected_namespaces=(),
+    )
+
+
+class ModelChoice(Section):
+    """A model and what to try after it; a bare string is the model alone."""
+
+    primary: Text | None = None
+    fallbacks: Texts = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"primary": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
+class ModelEntry(Section):
+    """What is said of one model in `agents.defaults.models`."""
+
+    alias: str | None = None
+    params: Mapping[str, Any] = {}
+    streaming: bool | None = None
+
+
+class AgentDefaults(Section):
+    """What holds for every agent that does not say otherwise."""
+
+    workspace: Text | None = None
+    model: ModelChoice = ModelChoice.model_construct()
+    models: Mapping[str, ModelEntry] = {}
+    user_timezone: Text | None = None
+    timeout_seconds: Count = 600
+    max_concurrent: Count = 4
+    context_tokens: Count | None = None
+    skip_bootstrap: bool = False
+    bootstrap_max_chars: Count = 20_000
+    bootstrap_total_max_chars: Count = 150_000
+    thinking_default: Thinking | None = None
+    verbose_default: Literal["off", "on", "full"] = "off"
+
+
+class Identity(Section):
+    """How an agent presents itself."""
+
+    name: str | None = None
+    theme: str | None = None
+    emoji: str | None = None
+    avatar: str | None = None
+
+
+class Exec(Section):
+    """Running commands."""
+
+    timeout_sec: Count = 1800
+
+
+class Tools(Section):
+    """Which tools may be used; `deny` wins."""
+
+    profile: ToolProfile | None = None
+    allow: Texts | None = None
+    also_allow: Texts = ()
+    deny: Texts = ()
+    exec: Exec = Exec.model_construct()
+
+
+class AgentEntry(Section):
+    """One agent; what is absent comes from the defaults."""
+
+    id: Text
+    default: bool = False
+    name: Text | None = None
+    workspace: Text | None = None
+    agent_dir: Text | None = None
+    model: ModelChoice = ModelChoice.model_construct()
+    identity: Identity = Identity.model_construct()
+    tools: Tools | None = None
+
+
+class Agents(Section):
+    """Who answers."""
+
+    defaults: AgentDefaults = AgentDefaults.model_construct()
+    list: Annotated[tuple[AgentEntry, ...], Strict(strict=False)] = ()
+
+
+class Cost(Section):
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class Compat(Section):
+    """Where an OpenAI-like server departs from OpenAI's."""
+
+    supports_store: bool | None = None
+    supports_developer_role: bool | None = None
+    supports_reasoning_effort: bool | None = None
+    supports_usage_in_streaming: bool | None = None
+    supports_strict_mode: bool | None = None
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] | None = None
+    thinking_format: Literal["openai", "zai", "qwen"] | None = None
+    requires_tool_result_name: bool | None = None
+    requires_assistant_after_tool_result: bool | None = None
+    requires_thinking_as_text: bool | None = None
+    requires_mistral_tool_ids: bool | None = None
+
+
+class ProviderModel(Section):
+    """One model of a provider."""
+
+    id: Text
+    name: Text | None = None
+    api: Api | None = None
+    reasoning: bool = False
+    input: Annotated[tuple[Literal["text", "image"], ...], Strict(strict=False)] = ("text",)
+    cost: Cost = Cost.model_construct()
+    context_window: Count | None = None
+    max_tokens: Count | None = None
+    headers: Mapping[str, str] = {}
+    compat: Compat = Compat.model_construct()
+
+
+class ProviderEntry(Section):
+    """How to reach one provider. Without `base_url`, the provider's own address is meant."""
+
+    base_url: Text | None = None
+    api_key: str | None = Field(None, repr=False)
+    auth: Literal["api-key", "aws-sdk", "oauth", "token"] | None = None
+    api: Api | None = None
+    headers: Mapping[str, str] = Field({}, repr=False)
+    auth_header: bool | None = None
+    models: Annotated[tuple[ProviderModel, ...], Strict(strict=False)] = ()
+
+
+class Models(Section):
+    """Providers beside the built-in ones, or with `replace` instead of them."""
+
+    mode: Literal["merge", "replace"] = "merge"
+    providers: Mapping[str, ProviderEntry] = {}
+
+
+class Session(Section):
+    """Where conversations are kept."""
+
+    store: Text | None = None
+    main_key: Text | None = None
+
+
+class Logging(Section):
+    """What is written down about a run of the program."""
+
+    level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
+    file: Text | None = None
+    redact_sensitive: Literal["off", "tools"] = "tools"
+    redact_patterns: Texts = ()
+
+
+class Env(Section):
+    """Variables for what the process's own environment lacks: in `vars`, or beside it."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str]
+
+    vars: Mapping[str, str] = Field({}, repr=False)
+
+
+class Meta(Section):
+    """Who wrote the file last."""
+
+    last_touched_version: str | None = None
+    last_touched_at: str | None = None
+
+
+class Config(Section):
+    """`openclaw.json`."""
+
+    schema_: str | None = Field(None, alias="$schema")
+    meta: Meta = Meta.model_construct()
+    # The original's setup notes in it when it ran; kept, and nothing here depends on it.
+    wizard: Mapping[str, Any] = {}
+    env: Env = Env.model_construct()
+    logging: Logging = Logging.model_construct()
+    agents: Agents = Agents.model_construct()
+    models: Models = Models.model_construct()
+    tools: Tools = Tools.model_construct()
+    session: Session = Session.model_construct()

@@ -1,0 +1,73 @@
+"""Secrets in settings: hidden when a section is shown, put back when it is written again."""
+
+import re
+
+from homarus.config.document import KeyPath, Value
+from homarus.config.edit import show_path
+from homarus.core.errors import UserError
+
+REDACTED = "__REDACTED__"
+
+_NAMES = re.compile(
+    r"(token|password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|service[_-]?account"
+    r"|credentials?|authorization|cookie)$",
+    re.IGNORECASE,
+)
+# Maps whose names are the user's own: every value in them may be a secret.
+_MAPS = {"env", "vars", "headers"}
+_REFERENCE = re.compile(r"\$\{[A-Z_][A-Z0-9_]*\}")
+_URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@", re.IGNORECASE)
+
+
+def is_secret(path: KeyPath, value: Value) -> bool:
+    """Whether a setting should not be shown by the way. `${NAME}` tells nothing, and stays."""
+    if not isinstance(value, str) or not value or _REFERENCE.fullmatch(value):
+        return False
+    keys = [step for step in path if isinstance(step, str)]
+    return (
+        any(_NAMES.search(key) for key in keys)
+        or any(key in _MAPS for key in keys[:-1])
+        or _URL_WITH_PASSWORD.search(value) is not None
+    )
+
+
+def redact(tree: Value, path: KeyPath = ()) -> Value:
+    """The tree with its secrets replaced by a placeholder."""
+    if isinstance(tree, dict):
+        return {key: redact(value, (*path, key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [redact(value, (*path, at)) for at, value in enumerate(tree)]
+    return REDACTED if is_secret(path, tree) else tree
+
+
+def restore_redacted(new: Value, old: Value, path: KeyPath = ()) -> Value:
+    """The new tree with each placeholder replaced by what stands there in the old one."""
+    if isinstance(new, dict):
+        before = old if isinstance(old, dict) else {}
+        return {
+            key: restore_redacted(value, before.get(key), (*path, key))
+            for key, value in new.items()
+        }
+    if isinstance(new, list):
+        return [
+            restore_redacted(value, _entry(old, at, value), (*path, at))
+            for at, value in enumerate(new)
+        ]
+    if new != REDACTED:
+        return new
+    if not isinstance(old, str):
+        raise UserError(
+            f"{show_path(path)}: {REDACTED} only stands for a value that is hidden",
+            fix="give the value itself",
+        )
+    return old
+
+
+def _entry(old: Value, at: int, new: Value) -> Value:
+    """An entry is found again by its id, else by its place."""
+    if not isinstance(old, list):
+        return None
+    if isinstance(new, dict) and isinstance(new.get("id"), str):
+        same_id = (item for item in old if isinstance(item, dict) and item.get("id") == new["id"])
+        return next(same_id, None)
+    return old[at] if at < len(old) else None

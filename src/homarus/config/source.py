@@ -1,0 +1,190 @@
+"""The files behind a config: read with suspicion, their `$include`s followed.
+
+An include stands for what its file says; several are merged in order, and keys beside
+`$include` win over what was included.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from homarus.config.document import (
+    MAX_DEPTH,
+    KeyPath,
+    Node,
+    Step,
+    Value,
+    line_and_column,
+    locate,
+    parse,
+    plain,
+)
+from homarus.config.edit import deep_merge, show_path
+from homarus.core.errors import ConfigError
+
+MAX_BYTES = 4 << 20
+MAX_INCLUDE_DEPTH = 10
+_MAX_TOTAL_CHARS = 16 << 20  # of all includes: a few small files can include each other's weight
+_INCLUDE = "$include"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file, and the key path at which its content stands."""
+
+    file: Path
+    text: str
+    root: Node
+    mount: KeyPath = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """A config with its includes resolved, and every file it came from, the first one first."""
+
+    tree: dict[str, Value]
+    files: tuple[Source, ...]
+
+    def error(self, path: Sequence[Step], message: str, fix: str = "") -> ConfigError:
+        """A complaint about a key, with the file and line that say it."""
+        best, line, file = -1, 0, str(self.files[0].file)
+        for source in self.files:
+            if tuple(path[: len(source.mount)]) != source.mount:
+                continue
+            position, found = locate(source.root, path[len(source.mount) :])
+            if found + len(source.mount) > best:
+                best = found + len(source.mount)
+                line, _ = line_and_column(source.text, position)
+                file = str(source.file)
+        return ConfigError(message, file=file, line=line, key=show_path(path), fix=fix)
+
+
+def read_text(file: Path) -> str | None:
+    """What a file says; None when there is none. Anything else that is not a text is an error."""
+    try:
+        data = _read(file)
+    except FileNotFoundError:
+        if file.is_symlink():
+            raise ConfigError("points to nothing", file=str(file), fix="mend the link") from None
+        return None
+    except OSError as exc:
+        why = exc.strerror or str(exc)
+        raise ConfigError(
+            f"cannot be read: {why}", file=str(file), fix="check it with ls -l"
+        ) from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise ConfigError(
+            "is not UTF-8 text", file=str(file), line=line, fix="save it as UTF-8"
+        ) from None
+
+
+def hash_text(text: str) -> str:
+    """What a later write compares, to notice that someone else wrote."""
+    return sha256(text.encode()).hexdigest()
+
+
+def gather(file: Path, text: str) -> Sources:
+    """Parse a config and everything it includes."""
+    root = parse(text, str(file))
+    own = plain(root)
+    if not isinstance(own, dict):
+        raise ConfigError(
+            "the file must be one object", file=str(file), line=1, fix="begin it with {"
+        )
+    gathering = _Gathering([Source(file, text, root)])
+    tree = gathering.resolve(own, file, (), (_real(file),))
+    if not isinstance(tree, dict):
+        raise ConfigError(
+            "what is included must be one object", file=str(file), line=1, key=_INCLUDE
+        )
+    return Sources(tree, tuple(gathering.files))
+
+
+def _read(file: Path) -> bytes:
+    # Without O_NONBLOCK, opening a named pipe would wait for its writer.
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            what = "a directory" if stat.S_ISDIR(mode) else "not a file"
+            raise ConfigError(f"is {what}", file=str(file), fix="put a JSON5 file there")
+        with open(descriptor, "rb", closefd=False) as opened:
+            data = opened.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(
+            f"is larger than a config can be ({MAX_BYTES >> 20} MB)",
+            file=str(file),
+            fix="is it the right file?",
+        )
+    return data
+
+
+def _real(file: Path) -> str:
+    return os.path.realpath(file)
+
+
+@dataclass(slots=True)
+class _Gathering:
+    files: list[Source]
+    chars: int = field(default=0)
+
+    def resolve(self, value: Value, file: Path, mount: KeyPath, chain: tuple[str, ...]) -> Value:
+        if len(mount) > MAX_DEPTH:
+            raise self._error(file, mount, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(value, list):
+            return [self.resolve(item, file, (*mount, at), chain) for at, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        own = {
+            key: self.resolve(inner, file, (*mount, key), chain)
+            for key, inner in value.items()
+            if key != _INCLUDE
+        }
+        if _INCLUDE not in value:
+            return own
+        included: Value = None
+        for at, name in enumerate(self._names(value[_INCLUDE], file, mount)):
+            more = self._include(name, file, mount, chain)
+            included = deep_merge(included, more) if at else more
+        if not own:
+            return {} if included is None else included
+        if not isinstance(included, dict | None):
+            raise self._error(file, mount, "keys stand beside it, but it includes no object")
+        return deep_merge(included or {}, own)
+
+    def _names(self, value: Value, file: Path, mount: KeyPath) -> Iterator[str]:
+        for name in value if isinstance(value, list) else [value]:
+            if not isinstance(name, str) or not name.strip():
+                raise self._error(file, mount, "expected a file name, or a list of them")
+            yield name
+
+    def _include(self, name: str, file: Path, mount: KeyPath, chain: tuple[str, ...]) -> Value:
+        target = file.parent / name
+        real = _real(target)
+        shown = " → ".join(Path(one).name for one in (*chain, real))
+        if real in chain:
+            raise self._error(file, mount, f"includes itself: {shown}")
+        if len(chain) > MAX_INCLUDE_DEPTH:
+            raise self._error(file, mount, f"more than {MAX_INCLUDE_DEPTH} includes deep: {shown}")
+        text = read_text(target)
+        if text is None:
+            raise self._error(file, mount, f"there is no file {name}: {shown}")
+        self.chars += len(text)
+        if self.chars > _MAX_TOTAL_CHARS:
+            raise self._error(file, mount, "the included files are too large together")
+        root = parse(text, str(target))
+        self.files.append(Source(target, text, root, mount))
+        return self.resolve(plain(root), target, mount, (*chain, real))
+
+    def _error(self, file: Path, mount: KeyPath, message: str) -> ConfigError:
+        own = [source for source in self.files if source.file == file]
+        path = (*mount, _INCLUDE)
+        return Sources({}, tuple(own)).error(path, message)

@@ -1,0 +1,259 @@
+"""Changing `openclaw.json` on disk: patched, checked, backed up, replaced in one step.
+
+The change is made to the file's own text, never to the resolved settings: `${NAME}`, includes
+and comments stay. Whatever fails, the old file is still there.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+from homarus import __version__
+from homarus.config.document import KeyPath, Value, parse, plain
+from homarus.config.edit import differing_paths, get_path, same, show_path
+from homarus.config.keys import join
+from homarus.config.load import Examined, examine
+from homarus.config.paths import Paths
+from homarus.config.rewrite import Rewritten, rewrite, serialize
+from homarus.config.secrets import restore_redacted
+from homarus.config.source import hash_text, read_text
+from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError
+
+BACKUPS = 5
+_LOCK_WAIT_S = 5.0
+_RELOAD = "read the config again and repeat the change"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did. Nothing changed: no new file, no backup, `changed` empty."""
+
+    file: Path
+    hash: str
+    changed: tuple[str, ...]
+    kept_layout: bool
+    unbuilt: tuple[str, ...]  # groups of changed settings that have no effect yet
+
+
+def write(
+    paths: Paths,
+    env: Mapping[str, str],
+    change: Callable[[dict[str, Value]], Value],
+    *,
+    if_hash: str | None = None,
+    at_ms: int | None = None,
+) -> Written:
+    """Apply `change` to the file's own tree. With `if_hash`, only to the text that has it."""
+    target = Path(os.path.realpath(paths.config))  # a linked config stays a link
+    with _locked(target):
+        text = read_text(paths.config)
+        found = hash_text(text or "")
+        if if_hash is not None and if_hash != found:
+            raise Conflict(f"{paths.config} was changed meanwhile", fix=_RELOAD)
+        own = _own_tree(paths, text)
+        new = restore_redacted(change(own), own)
+        if not isinstance(new, dict):
+            raise ConfigError("the config must be one object", file=str(paths.config))
+        changed = differing_paths(own, new)
+        if not changed:
+            return Written(target, found, (), kept_layout=True, unbuilt=())
+        rewritten = _rewritten(text, _stamped(new, at_ms))
+        examined = examine(paths, env, rewritten.text, need_variables=False)
+        _refuse_overruled(paths, examined, new, changed)
+        _refuse_mistakes(paths, env, text, examined)
+        _replace(target, rewritten.text, text)
+    return Written(
+        file=target,
+        hash=hash_text(rewritten.text),
+        changed=tuple(show_path(path) for path in changed),
+        kept_layout=rewritten.kept_layout,
+        unbuilt=tuple(group for group in examined.unbuilt if _touches(group, changed)),
+    )
+
+
+def _own_tree(paths: Paths, text: str | None) -> dict[str, Value]:
+    own = plain(parse("{}" if text is None else text, str(paths.config)))
+    if not isinstance(own, dict):
+        raise ConfigError("the file must be one object", file=str(paths.config), line=1)
+    return own
+
+
+def _rewritten(text: str | None, tree: Value) -> Rewritten:
+    return Rewritten(serialize(tree), kept_layout=True) if text is None else rewrite(text, tree)
+
+
+def _stamped(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
+    if not isinstance(tree.get("meta", {}), dict):
+        return tree
+    at = datetime.fromtimestamp((at_ms or time.time_ns() // 1_000_000) / 1000, UTC)
+    said = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    stamp = {"lastTouchedVersion": __version__, "lastTouchedAt": said}
+    return {**tree, "meta": {**tree.get("meta", {}), **stamp}}
+
+
+def _refuse_mistakes(
+    paths: Paths, env: Mapping[str, str], old: str | None, examined: Examined
+) -> None:
+    """Refuse a mistake that the old text did not have; mending one of two is fine."""
+    if not examined.errors:
+        return
+    before: set[tuple[str, str]] = set()
+    with suppress(ConfigError):
+        known = examine(paths, env, old, need_variables=False).errors
+        before = {(error.key, error.reason) for error in known}
+    for error in examined.errors:
+        if (error.key, error.reason) not in before:
+            raise ConfigError(error.reason, key=error.key, fix=error.fix)
+
+
+def _refuse_overruled(
+    paths: Paths, examined: Examined, new: Value, changed: Sequence[KeyPath]
+) -> None:
+    """An included file may say something too; a change that would not hold is refused."""
+    for path in changed:
+        if "$include" in path:
+            continue
+        wanted, actual = _at(new, path), _at(examined.raw, path)
+        if _has_include(wanted) or same(wanted, actual):
+            continue
+        raise ConfigError(
+            "a file that the config includes sets this too",
+            file=str(paths.config),
+            key=show_path(path),
+            fix="change it in that file",
+        )
+
+
+def _touches(group: str, changed: Sequence[KeyPath]) -> bool:
+    """Whether a change is inside a group, or brought all of it."""
+    for path in changed:
+        shown = ""
+        for step in path:
+            shown = join(shown, step)
+        if f"{shown}.".startswith((f"{group}.", f"{group}[")) or f"{group}.".startswith(
+            f"{shown}."
+        ):
+            return True
+    return False
+
+
+def _at(tree: Value, path: KeyPath) -> Value:
+    try:
+        return get_path(tree, path)
+    except LookupError:
+        return None
+
+
+def _has_include(value: Value) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_include, value))
+    return isinstance(value, dict) and (
+        "$include" in value or any(map(_has_include, value.values()))
+    )
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """One writer at a time, among those who ask; a file that is not there has no writers."""
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:  # nothing to lock; reading it says what is wrong
+            yield
+            return
+        try:
+            if _lock(descriptor) and _is_still(target, descriptor):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise Conflict(f"another process keeps {target} locked", fix="try again")
+        time.sleep(0.01)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the hash still guards
+        return True
+    return True
+
+
+def _is_still(target: Path, descriptor: int) -> bool:
+    """The lock is on the file that has the name now, not on one just replaced."""
+    try:
+        return os.path.samestat(target.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _replace(target: Path, text: str, old: str | None) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_through(temporary, text)
+        if read_text(target) != old:
+            raise Conflict(f"{target} was changed meanwhile", fix=_RELOAD)
+        if old is None:
+            os.link(temporary, target)  # unlike a rename, fails when someone was faster
+        else:
+            _rotate(target)
+            temporary.replace(target)
+        _sync_directory(target.parent)
+    except FileExistsError:
+        raise Conflict(f"{target} was made meanwhile", fix=_RELOAD) from None
+    except OSError as exc:
+        raise _failed(exc, target) from exc
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _write_through(file: Path, text: str) -> None:
+    file.unlink(missing_ok=True)  # left by a process that died with our id
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(text.encode())
+        opened.flush()
+        os.fsync(descriptor)
+
+
+def _rotate(target: Path) -> None:
+    """`.bak` is the newest, `.bak.4` the oldest of five."""
+    names = [
+        target.with_name(f"{target.name}.bak{f'.{at}' if at else ''}") for at in range(BACKUPS)
+    ]
+    for newer, older in reversed(list(pairwise(names))):
+        with suppress(FileNotFoundError):
+            newer.replace(older)
+    try:
+        os.link(target, names[0])
+    except OSError:  # a file system without hard links
+        _write_through(names[0], target.read_text(encoding="utf-8"))
+    names[0].chmod(0o600)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failed(exc: OSError, target: Path) -> StoreError:
+    why = exc.strerror or str(exc)
+    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFull(f"{target} was not changed: {why}", fix="make room and repeat")
+    return StoreError(f"{target} was not changed: {why}", fix="check who owns its directory")

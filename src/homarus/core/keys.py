@@ -1,0 +1,278 @@
+"""Session keys: the names of conversations, and the ids of agents and accounts inside them.
+
+A key is text such as `agent:main:main` or `agent:ops:slack:channel:c1:thread:17.1`. It is
+lower-case, it starts with its agent, and it is made here and nowhere else. Keys from outside
+(a client, a file, an older version) come in through `store_key`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, NewType, TypeAlias
+
+from homarus.core.errors import UserError
+from homarus.core.text import one_line
+
+SessionKey = NewType("SessionKey", str)
+AgentId = NewType("AgentId", str)
+AccountId = NewType("AccountId", str)
+
+PeerKind: TypeAlias = Literal["direct", "group", "channel"]
+DmScope: TypeAlias = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
+Shape: TypeAlias = Literal["missing", "agent", "legacy_or_alias", "malformed_agent"]
+
+DEFAULT_AGENT = AgentId("main")
+DEFAULT_ACCOUNT = AccountId("default")
+DEFAULT_MAIN = "main"
+MAX_KEY_CHARS = 512
+
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NOT_ID = re.compile(r"[^a-z0-9_-]+")
+_CRON_RUN = re.compile(r"cron:[^:]+:run:[^:]+")
+_AGENT_MODEL = re.compile(rf"(?:openclaw[:/]|agent:)({_ID.pattern})", re.IGNORECASE)
+_THREAD_MARKS = (":thread:", ":topic:")
+_CHAT_MARKS = frozenset({"direct", "group", "channel"})
+_OWN_MARKS = frozenset({"agent", "subagent", "cron", "acp", "hook"})
+_BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKey:
+    """A key taken apart: whose it is, and the rest."""
+
+    agent: str
+    rest: str
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(f"agent:{self.agent}:{self.rest}")
+
+
+def check_key(text: str) -> SessionKey:
+    """The text as a key, or a UserError: too long, empty, or made to deceive a reader."""
+    if len(text) > MAX_KEY_CHARS:
+        raise UserError(
+            f"session key of {len(text)} characters: {one_line(text[:80], 40)}",
+            fix=f"use at most {MAX_KEY_CHARS} characters",
+        )
+    if not text.strip():
+        raise UserError("empty session key", fix="name a session, for example agent:main:main")
+    for ch in text:
+        if ch in _BIDI or unicodedata.category(ch) in {"Cc", "Cs", "Zl", "Zp"}:
+            raise UserError(
+                f"session key {one_line(text[:80], 60)!r} holds the character U+{ord(ch):04X}",
+                fix="use printable characters only",
+            )
+    return SessionKey(text)
+
+
+def normalize_agent_id(text: str | None) -> AgentId:
+    """An agent's id as keys and folders use it; what cannot be one becomes `main`."""
+    return AgentId(_normalize_id(text) or DEFAULT_AGENT)
+
+
+def normalize_account_id(text: str | None) -> AccountId:
+    """A channel account's id as keys use it; what cannot be one becomes `default`."""
+    return AccountId(_normalize_id(text) or DEFAULT_ACCOUNT)
+
+
+def normalize_main_key(text: str | None) -> str:
+    """The last part of an agent's main key; `main` unless the config renames it."""
+    return (text or "").strip().lower() or DEFAULT_MAIN
+
+
+def _normalize_id(text: str | None) -> str:
+    lowered = (text or "").strip().lower()
+    if _ID.fullmatch(lowered):
+        return lowered
+    return _NOT_ID.sub("-", lowered).lstrip("-_").rstrip("-")[:64]
+
+
+def agent_of_model(model: str) -> AgentId | None:
+    """The agent that a client asks for by the model name `openclaw:<id>` or `agent:<id>`."""
+    found = _AGENT_MODEL.fullmatch(model.strip())
+    return AgentId(found[1].lower()) if found else None
+
+
+def parse_agent_key(key: str | None) -> AgentKey | None:
+    """The agent and the rest of a key in today's form; None for any other text."""
+    parts = [part for part in (key or "").strip().split(":") if part]
+    if len(parts) < 3 or parts[0] != "agent" or not parts[1].strip():
+        return None
+    return AgentKey(parts[1].strip(), ":".join(parts[2:]))
+
+
+def classify(key: str | None) -> Shape:
+    """What kind of text a key is."""
+    text = (key or "").strip()
+    if not text:
+        return "missing"
+    if parse_agent_key(text):
+        return "agent"
+    return "malformed_agent" if text.lower().startswith("agent:") else "legacy_or_alias"
+
+
+def main_key(agent: str, main: str | None = None) -> SessionKey:
+    """An agent's own conversation, where direct messages meet unless told otherwise."""
+    return check_key(f"agent:{normalize_agent_id(agent)}:{normalize_main_key(main)}")
+
+
+def peer_key(
+    agent: str,
+    channel: str,
+    kind: PeerKind,
+    peer: str,
+    *,
+    account: str | None = None,
+    scope: DmScope = "main",
+    main: str | None = None,
+    identity_links: Mapping[str, Collection[str]] | None = None,
+) -> SessionKey:
+    """The key of a chat with a person or a group.
+
+    `identity_links` names people by the ids they have on several services, so that one person
+    has one direct conversation: `{"alice": ["telegram:111", "discord:222"]}`.
+    """
+    channel = channel.strip().lower() or "unknown"
+    peer = peer.strip().lower()
+    start = f"agent:{normalize_agent_id(agent)}"
+    if kind != "direct":
+        return check_key(f"{start}:{channel}:{kind}:{peer or 'unknown'}")
+    if scope == "main" or not peer:
+        return main_key(agent, main)
+    peer = _linked_name(channel, peer, identity_links or {}) or peer
+    match scope:
+        case "per-peer":
+            return check_key(f"{start}:direct:{peer}")
+        case "per-channel-peer":
+            return check_key(f"{start}:{channel}:direct:{peer}")
+        case "per-account-channel-peer":
+            return check_key(f"{start}:{channel}:{normalize_account_id(account)}:direct:{peer}")
+
+
+def _linked_name(channel: str, peer: str, links: Mapping[str, Collection[str]]) -> str:
+    wanted = {peer, f"{channel}:{peer}"}
+    for name, ids in links.items():
+        if name.strip() and any(known.strip().lower() in wanted for known in ids):
+            return name.strip().lower()
+    return ""
+
+
+def thread_key(base: str, thread: str | None, *, own_chat: bool = False) -> SessionKey:
+    """The key of a thread in a chat.
+
+    `own_chat`: the service gives a thread a chat id of its own, so its base is its key already.
+    """
+    thread = (thread or "").strip().lower()
+    return check_key(base if own_chat or not thread else f"{base}:thread:{thread}")
+
+
+def thread_parent(key: str | None) -> SessionKey | None:
+    """The chat that a thread or forum topic hangs on; None when the key is no thread's."""
+    text = (key or "").strip()
+    at = max(text.lower().rfind(mark) for mark in _THREAD_MARKS)
+    return SessionKey(text[:at].strip()) if at > 0 else None
+
+
+def is_subagent(key: str | None) -> bool:
+    """Whether an agent, not a person, opened this conversation."""
+    return _starts(key, "subagent:", bare=True)
+
+
+def subagent_depth(key: str | None) -> int:
+    """How many agents stand between this conversation and a person."""
+    return f":{(key or '').strip().lower()}".count(":subagent:")
+
+
+def is_cron(key: str | None) -> bool:
+    """Whether a scheduled job owns this conversation."""
+    return _starts(key, "cron:", bare=False)
+
+
+def is_cron_run(key: str | None) -> bool:
+    """Whether this is one run of a scheduled job."""
+    parsed = parse_agent_key(key)
+    return bool(parsed and _CRON_RUN.fullmatch(parsed.rest.lower()))
+
+
+def is_acp(key: str | None) -> bool:
+    """Whether an editor talks here, by the agent client protocol."""
+    return _starts(key, "acp:", bare=True)
+
+
+def _starts(key: str | None, mark: str, *, bare: bool) -> bool:
+    if bare and (key or "").strip().lower().startswith(mark):
+        return True
+    parsed = parse_agent_key(key)
+    return bool(parsed and parsed.rest.lower().startswith(mark))
+
+
+def store_key(
+    key: str | None,
+    agent: str = DEFAULT_AGENT,
+    *,
+    main: str | None = None,
+    channels: Collection[str] = (),
+    agents: Collection[str] = (),
+) -> SessionKey:
+    """The one key under which a conversation is stored, whatever form it was asked for in.
+
+    Empty and `main` mean the agent's main key; a key without its agent gets `agent`; `dm` is
+    read as `direct`. Two older forms are read where they can be nothing else:
+    `<channel>:<account>:<sender>` for a channel in `channels`, and `<parent>::<agent>` for an
+    agent in `agents`.
+    """
+    if not (key or "").strip():
+        return main_key(agent, main)
+    text = check_key((key or "").strip()).lower()
+    if text == DEFAULT_MAIN:
+        return main_key(agent, main)
+    parent, mark, child = text.rpartition("::")
+    if mark and child in agents and classify(parent) != "malformed_agent":
+        above = store_key(parent, agent, main=main, channels=channels, agents=agents)
+        return check_key(f"agent:{normalize_agent_id(child)}:subagent:{above[len('agent:') :]}")
+    if text.startswith("agent:"):
+        head, rest = _split_agent(text)
+    else:
+        head, rest = f"agent:{normalize_agent_id(agent)}:", _read_sender(text, channels)
+    return check_key(head + _read_dm(rest))
+
+
+def _split_agent(text: str) -> tuple[str, str]:
+    parsed = parse_agent_key(text)
+    # The agent's id becomes a folder name: what is no id is refused, not guessed.
+    if not parsed or not _ID.fullmatch(parsed.agent):
+        raise UserError(
+            f"session key {one_line(text)!r} names no conversation of an agent",
+            fix="write agent:<agent>:<name>, for example agent:main:main",
+        )
+    head = f"agent:{parsed.agent}:"
+    # An id on a service may hold `::` (an IPv6 address): it stays as it is.
+    return head, text[len(head) :] if text.startswith(head) else parsed.rest
+
+
+def _read_sender(text: str, channels: Collection[str]) -> str:
+    parts = text.split(":")
+    if len(parts) != 3 or parts[0] not in channels or parts[1] in _CHAT_MARKS | {"dm"}:
+        return text
+    return f"{parts[0]}:{normalize_account_id(parts[1])}:direct:{parts[2]}"
+
+
+def _read_dm(rest: str) -> str:
+    parts = rest.split(":")
+    for index, part in enumerate(parts[:3]):
+        if part in _CHAT_MARKS or part in _OWN_MARKS:
+            break
+        if part == "dm" and index + 1 < len(parts):
+            return ":".join([*parts[:index], "direct", *parts[index + 1 :]])
+    return rest
+
+
+def request_key(key: str | None) -> str | None:
+    """The key as a client of one agent names it: without the agent."""
+    text = (key or "").strip()
+    if not text:
+        return None
+    parsed = parse_agent_key(text)
+    return parsed.rest if parsed else text

@@ -1,0 +1,308 @@
+"""An answer in OpenAI's chat dialect, put together chunk by chunk.
+
+Pure: parsed chunks go in, deltas come out, and at the end there is what the answer says, asks
+for and cost. Services bend the dialect in many ways; what can be understood is, and the rest is
+Malformed.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+
+from homarus.core.message import Json, Part, StopReason, Text, Thinking, ToolCall, Usage
+from homarus.providers.base import Delta, TextDelta, ThinkingDelta
+from homarus.providers.catalog import Price
+
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+
+_STOPS: dict[str, StopReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "toolUse",
+    "function_call": "toolUse",
+}
+
+
+class Malformed(ValueError):
+    """A chunk that is not one."""
+
+
+class Reply:
+    """One answer, as far as it has come."""
+
+    def __init__(self) -> None:
+        self.finish = ""  # the vendor's word for how it ended
+        self.whole = False  # it came in one piece, not as a stream
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._thinking_field = ""
+        self._calls = _Calls()
+        self._usage: Mapping[str, Json] = {}
+
+    def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
+        """Take a chunk in; what it said is returned."""
+        usage = chunk.get("usage")
+        if usage is not None:
+            self._note_usage(usage)
+        choices = chunk.get("choices")
+        if not choices:
+            self._note_late(chunk)
+            return ()
+        if not isinstance(choices, list) or not isinstance(choices[0], dict):
+            raise Malformed("choices are not a list of objects")
+        choice = choices[0]
+        finish = choice.get("finish_reason")
+        if finish:
+            self._note_finish(str(finish), chunk, choice)
+        delta = choice.get("delta")
+        if not delta:
+            delta = choice.get("message")
+            if not delta:
+                return ()
+            self.whole = True
+        if not isinstance(delta, dict):
+            raise Malformed("a delta is not an object")
+        return self._said(delta)
+
+    def message_parts(self) -> tuple[Part, ...]:
+        """What was thought, said and asked for."""
+        parts: list[Part] = []
+        if self._thinking:
+            # The field's name is kept: some services want their reasoning back where it came from.
+            parts.append(Thinking("".join(self._thinking), self._thinking_field))
+        if self._text:
+            parts.append(Text("".join(self._text)))
+        return (*parts, *self._calls.made())
+
+    def stop(self) -> StopReason:
+        """How it ended, in our words."""
+        stop = _STOPS.get(self.finish, "stop")
+        if stop == "length":
+            return stop
+        return "toolUse" if self._calls else "stop"
+
+    def usage(self, price: Price) -> Usage:
+        """What it cost. Vendors count cached tokens in; we count them apart."""
+        return usage_of(self._usage, price)
+
+    def _said(self, delta: Mapping[str, Json]) -> Sequence[Delta]:
+        content = delta.get("content")
+        if len(delta) == 1 and content and isinstance(content, str):  # as nearly all of them come
+            self._text.append(content)
+            return (TextDelta(content),)
+        said: list[Delta] = []
+        for field in REASONING_FIELDS:
+            thought = delta.get(field)
+            if thought and isinstance(thought, str):
+                self._thinking_field = self._thinking_field or field
+                self._thinking.append(thought)
+                said.append(ThinkingDelta(thought))
+                break  # some send the same words in both
+        if content:
+            if isinstance(content, str):
+                self._text.append(content)
+                said.append(TextDelta(content))
+            else:
+                self._note_blocks(content, said)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self._text.append(refusal)
+            said.append(TextDelta(refusal))
+        calls = delta.get("tool_calls")
+        if calls:
+            self._calls.add(calls)
+        return said
+
+    def _note_blocks(self, content: Json, said: list[Delta]) -> None:
+        """Content as a list of typed blocks (Mistral's reasoning models)."""
+        if not isinstance(content, list):
+            raise Malformed("content is neither text nor blocks")
+        for block in content:
+            text = _text_in(block)
+            if not text:
+                continue
+            if isinstance(block, dict) and block.get("type") == "thinking":
+                self._thinking.append(text)
+                said.append(ThinkingDelta(text))
+            else:
+                self._text.append(text)
+                said.append(TextDelta(text))
+
+    def _note_finish(self, finish: str, chunk: Json, choice: Mapping[str, Json]) -> None:
+        self.finish = finish
+        if isinstance(choice.get("usage"), dict):  # Moonshot
+            self._note_usage(choice["usage"])
+        self._note_late(chunk)
+
+    def _note_late(self, chunk: Mapping[str, Json]) -> None:
+        groq = chunk.get("x_groq")
+        if isinstance(groq, dict) and isinstance(groq.get("usage"), dict):
+            self._note_usage(groq["usage"])
+
+    def _note_usage(self, usage: Json) -> None:
+        if isinstance(usage, dict) and usage:
+            self._usage = usage
+
+
+def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
+    """A vendor's usage object as ours."""
+    given, answered = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    prompt_details = _details(raw, "prompt_tokens_details")
+    cached = _count(prompt_details, "cached_tokens") or _count(raw, "prompt_cache_hit_tokens")
+    written = _count(prompt_details, "cache_write_tokens")
+    reasoning = _count(_details(raw, "completion_tokens_details"), "reasoning_tokens")
+    if reasoning and given + answered + reasoning == _count(raw, "total_tokens"):
+        answered += reasoning  # xAI counts its reasoning apart
+    cached = min(cached, given)
+    written = min(written, given - cached)
+    fresh = given - cached - written
+    cost = (
+        fresh * price.input
+        + answered * price.output
+        + cached * price.cache_read
+        + written * price.cache_write
+    ) / 1_000_000
+    if not cost and price == Price() and isinstance(raw.get("cost"), int | float):
+        cost = max(float(raw["cost"]), 0.0)  # OpenRouter says what it charged
+    return Usage(fresh, answered, cached, written, reasoning, cost)
+
+
+class _Call:
+    """A tool call in the making."""
+
+    __slots__ = ("args", "given", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.args: list[str] = []
+        self.given: dict[str, Json] | None = None  # arguments that came as an object
+
+
+class _Calls:
+    """Tool calls whose pieces may come in any interleaving, with or without index and id."""
+
+    def __init__(self) -> None:
+        self._all: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def add(self, pieces: Json) -> None:
+        if not isinstance(pieces, list):
+            raise Malformed("tool_calls is not a list")
+        for piece in pieces:
+            if not isinstance(piece, dict):
+                raise Malformed("a tool call is not an object")
+            function = piece.get("function")
+            self._add(piece, function if isinstance(function, dict) else {})
+
+    def made(self) -> tuple[ToolCall, ...]:
+        seen: set[str] = set()
+        made = []
+        for call in self._all:
+            call_id = (
+                call.id if call.id and call.id not in seen else f"call_{uuid.uuid4().hex[:24]}"
+            )
+            seen.add(call_id)
+            made.append(_finished(call, call_id))
+        return tuple(made)
+
+    def _add(self, piece: Mapping[str, Json], function: Mapping[str, Json]) -> None:
+        call_id, name = _string(piece.get("id")), _string(function.get("name"))
+        index = piece.get("index", function.get("index"))
+        args = function.get("arguments")
+        call = self._find(index, call_id, name)
+        if call is None or _is_another(call, call_id, name, args):
+            call = _Call()
+            self._all.append(call)
+            if isinstance(index, int):
+                self._by_index[index] = call
+        call.id = call.id or call_id
+        call.name = call.name or name
+        if isinstance(args, str):
+            call.args.append(args)
+        elif isinstance(args, dict):
+            call.given = args
+        elif args is not None:
+            call.args.append(json.dumps(args))
+
+    def _find(self, index: Json, call_id: str, name: str) -> _Call | None:
+        if isinstance(index, int):
+            return self._by_index.get(index)
+        for call in self._all:
+            if call_id and call.id == call_id:
+                return call
+        if call_id or name or not self._all:
+            return None
+        return self._all[-1]
+
+
+def _is_another(call: _Call, call_id: str, name: str, args: Json) -> bool:
+    """Does a piece at a known index begin another call? Some services number them all 0."""
+    if not name or not call.name:
+        return False
+    if name != call.name or (call_id and call.id and call_id != call.id):
+        return True
+    if call_id or not args:
+        return False
+    # The same name again, no id: the next call, if the arguments so far are complete.
+    return call.given is not None or (
+        bool(call.args)
+        and call.args[-1].rstrip().endswith("}")
+        and _object_in("".join(call.args)) is not None
+    )
+
+
+def _finished(call: _Call, call_id: str) -> ToolCall:
+    if call.given is not None:
+        return ToolCall(call_id, call.name, call.given)
+    text = "".join(call.args)
+    if not text.strip():
+        return ToolCall(call_id, call.name, {})
+    args = _object_in(text)
+    if args is None:
+        return ToolCall(call_id, call.name, {}, broken=text)
+    return ToolCall(call_id, call.name, args)
+
+
+def _refuse(word: str) -> Json:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _object_in(text: str) -> dict[str, Json] | None:
+    """A JSON object; or one written as a JSON string, as some models do."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        if isinstance(value, str):
+            value = json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _text_in(block: Json) -> str:
+    if isinstance(block, str):
+        return block
+    if not isinstance(block, dict):
+        return ""
+    inner = block.get("text") or block.get("thinking")
+    if isinstance(inner, list):
+        return "".join(_text_in(part) for part in inner)
+    return inner if isinstance(inner, str) else ""
+
+
+def _string(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _details(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _count(raw: Mapping[str, Json], name: str) -> int:
+    value = raw.get(name)
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0

@@ -1,0 +1,166 @@
+"""Which model answers when nobody said so: a key, then a server on this machine, then the demo.
+
+`choose` decides; it asks the servers only when there is nothing better, and records what it
+looked at, so that `homarus models status` can tell.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from homarus.config.refs import normalize_provider_id
+from homarus.core.message import Json
+from homarus.providers.catalog import BUILT_APIS, DEMO, LOCAL, Vendor, vendors
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+
+PROBE_S = 0.3
+MAX_LIST_BYTES = 1 << 20
+MAX_ID_CHARS = 200
+# Parts of the names of models that embed, rank or listen, and cannot chat.
+_NOT_CHAT = ("embed", "minilm", "bge-", "rerank", "whisper")
+
+# The chat models of a server, best first; None when nobody answers there.
+Probe: TypeAlias = Callable[[Vendor], Awaitable[tuple[str, ...] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model, a sentence that says why, and every place looked at with what was found there."""
+
+    ref: str
+    why: str
+    tried: tuple[tuple[str, str], ...]
+
+
+async def choose(config: "Config", env: Mapping[str, str], probe: "Probe | None" = None) -> Choice:
+    """The model for an agent that has none of its own."""
+    tried: list[tuple[str, str]] = []
+    for look in (_in_defaults, _in_providers):
+        if chosen := look(config, tried):
+            return Choice(*chosen, tuple(tried))
+    if chosen := _in_environment(config, env, tried):
+        return Choice(*chosen, tuple(tried))
+    if chosen := await _on_loopback(config, probe, tried):
+        return Choice(*chosen, tuple(tried))
+    tried.append(("embedded model", "the last resort"))
+    why = "no model is configured, no key is set and no local server answers"
+    return Choice(f"{LOCAL}/{DEMO}", why, tuple(tried))
+
+
+_Tried: TypeAlias = list[tuple[str, str]]
+_Chosen: TypeAlias = tuple[str, str] | None
+
+
+def _in_defaults(config: "Config", tried: _Tried) -> _Chosen:
+    key = "agents.defaults.model"
+    primary = config.agents.defaults.model.primary
+    tried.append((key, primary or "not set"))
+    return (primary, f"the configuration names it ({key})") if primary else None
+
+
+def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
+    """A provider somebody took the trouble to configure, though no model of it is chosen."""
+    known = vendors(config)
+    for written, entry in config.models.providers.items():
+        name = normalize_provider_id(written)
+        if entry.models:
+            usable, model = (entry.models[0].api or entry.api), entry.models[0].id
+        elif entry.api_key and name in known:
+            usable, model = entry.api, known[name].default
+        else:
+            continue
+        if model and (usable is None or usable in BUILT_APIS):
+            tried.append(("models.providers", f"{name}/{model}"))
+            return f"{name}/{model}", f"the configuration describes it (models.providers.{name})"
+    tried.append(("models.providers", "none that can be used"))
+    return None
+
+
+def _in_environment(config: "Config", env: Mapping[str, str], tried: _Tried) -> _Chosen:
+    names: list[str] = []
+    for vendor in vendors(config).values():
+        name, _ = vendor.key_in(env)
+        if name:
+            tried.append(("environment", f"{name} is set"))
+            return f"{vendor.id}/{vendor.default}", f"{name} is set in the environment"
+        names += vendor.key_names
+    tried.append(("environment", f"none of {', '.join(names)}" if names else "not looked at"))
+    return None
+
+
+async def _on_loopback(config: "Config", probe: "Probe | None", tried: _Tried) -> _Chosen:
+    chosen: _Chosen = None
+    for server, models in await survey(config, probe):
+        place = f"{server.name} at {urlsplit(server.base_url).netloc}"
+        tried.append((place, _told(models)))
+        if models and chosen is None:
+            chosen = f"{server.id}/{models[0]}", f"{place} is running"
+    return chosen
+
+
+async def survey(
+    config: "Config", probe: "Probe | None" = None
+) -> list[tuple[Vendor, tuple[str, ...] | None]]:
+    """Ask every server that might run on this machine, all at once."""
+    servers = [vendor for vendor in vendors(config).values() if vendor.is_own_server]
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(_ask(server, probe or list_models)) for server in servers]
+    return [task.result() for task in asked]
+
+
+async def _ask(server: Vendor, probe: Probe) -> tuple[Vendor, tuple[str, ...] | None]:
+    return server, await probe(server)
+
+
+def _told(models: tuple[str, ...] | None) -> str:
+    if models is None:
+        return "no answer"
+    return ", ".join(models[:3]) + (" …" if models[3:] else "") if models else "no chat model"
+
+
+async def list_models(server: Vendor) -> tuple[str, ...] | None:
+    """Ask a server on this machine which models it has; it gets a third of a second."""
+    try:
+        async with asyncio.timeout(PROBE_S):
+            answer = await _get(f"{server.base_url}/models")
+    except (OSError, TimeoutError, ValueError, RecursionError):
+        return None
+    return chat_models(answer)
+
+
+async def _get(url: str) -> Json:
+    """A plain GET. HTTP/1.0, so that the body ends with the connection and is not in chunks."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        head = f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii"))
+        await writer.drain()
+        raw = b""
+        while len(raw) <= MAX_LIST_BYTES and (block := await reader.read(65536)):
+            raw += block
+    finally:
+        writer.close()
+    head_bytes, _, body = raw.partition(b"\r\n\r\n")
+    if head_bytes.split(b" ", 2)[1:2] != [b"200"]:
+        raise ValueError("not a list of models")
+    return json.loads(body)
+
+
+def chat_models(answer: Json) -> tuple[str, ...]:
+    """The ids in a `/v1/models` answer that can be talked with."""
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    entries = entries if isinstance(entries, list) else []
+    ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+    return tuple(id_ for id_ in ids if isinstance(id_, str) and _is_chat(id_))
+
+
+def _is_chat(model_id: str) -> bool:
+    name = model_id.lower()
+    plain = 0 < len(name) <= MAX_ID_CHARS and name.isprintable() and " " not in name
+    return plain and not any(part in name for part in _NOT_CHAT)

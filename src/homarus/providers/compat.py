@@ -1,0 +1,82 @@
+"""Where services that speak OpenAI's chat dialect differ, as flags.
+
+The names on the outside are the configuration's (`compat` of a provider or model). What is not
+set there follows from the address: OpenAI's own servers get everything, a few well-known others
+what they need, and everyone else the plain dialect that all of them take.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from urllib.parse import urlsplit
+
+from homarus.core.message import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Compat:
+    """How to speak to one service."""
+
+    developer_role: bool = False
+    store: bool = False
+    reasoning_effort: bool = True
+    usage_in_streaming: bool = True
+    max_tokens_field: str = "max_tokens"
+    thinking_format: str = "openai"  # or zai, qwen
+    tool_result_name: bool = False
+    assistant_after_tool_result: bool = False
+    thinking_as_text: bool = False
+    mistral_tool_ids: bool = False
+
+
+_KEYS = {
+    "supportsDeveloperRole": "developer_role",
+    "supportsStore": "store",
+    "supportsReasoningEffort": "reasoning_effort",
+    "supportsUsageInStreaming": "usage_in_streaming",
+    "maxTokensField": "max_tokens_field",
+    "thinkingFormat": "thinking_format",
+    "requiresToolResultName": "tool_result_name",
+    "requiresAssistantAfterToolResult": "assistant_after_tool_result",
+    "requiresThinkingAsText": "thinking_as_text",
+    "requiresMistralToolIds": "mistral_tool_ids",
+}
+
+_PLAIN = Compat()
+_BY_DOMAIN = {
+    "openai.com": Compat(developer_role=True, store=True, max_tokens_field="max_completion_tokens"),
+    "openai.azure.com": Compat(
+        developer_role=True, store=True, max_tokens_field="max_completion_tokens"
+    ),
+    "mistral.ai": Compat(
+        reasoning_effort=False, tool_result_name=True, thinking_as_text=True, mistral_tool_ids=True
+    ),
+    "x.ai": Compat(reasoning_effort=False),
+    "z.ai": Compat(reasoning_effort=False, thinking_format="zai"),
+}
+
+
+def compat_of(base_url: str, *overrides: Mapping[str, Json]) -> Compat:
+    """The flags for an address; a later override wins."""
+    compat = _by_address(base_url)
+    for override in overrides:
+        known = {_KEYS[key]: value for key, value in override.items() if key in _KEYS}
+        compat = replace(compat, **{k: v for k, v in known.items() if _fits(k, v)})
+    return compat
+
+
+def _by_address(base_url: str) -> Compat:
+    try:
+        host = (urlsplit(base_url).hostname or "").lower()
+    except ValueError:  # not an address; asking it will say so
+        host = ""
+    for domain, compat in _BY_DOMAIN.items():
+        if host == domain or host.endswith("." + domain):
+            return compat
+    return _PLAIN
+
+
+_TYPES = {field.name: type(field.default) for field in fields(Compat)}
+
+
+def _fits(name: str, value: Json) -> bool:
+    return isinstance(value, _TYPES[name])

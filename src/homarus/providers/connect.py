@@ -1,0 +1,143 @@
+"""From a model's name to someone who answers for it.
+
+The one place that knows which wire a provider speaks, where its key comes from, and what to say
+when either is missing.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from homarus.config.paths import Paths, expand
+from homarus.config.refs import ModelRef, normalize_provider_id, resolve_model_ref
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.text import nearest
+from homarus.providers.base import Provider
+from homarus.providers.catalog import (
+    BUILT_APIS,
+    DEMO,
+    LOCAL,
+    MODELS,
+    Model,
+    entry_of,
+    known_models,
+    lookup,
+    vendors,
+)
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+
+# Whose a model is that is named without its provider and stands in no table, as in the original.
+DEFAULT_PROVIDER = "anthropic"
+# The demo model reads slowly: a longer history would cost more time than it is worth.
+DEMO_PROMPT_TOKENS = 1500
+
+
+def connect(
+    config: "Config", env: Mapping[str, str], ref: ModelRef | str, paths: Paths
+) -> tuple[Provider, Model]:
+    """The provider of a model. Nothing is sent and nothing is loaded before it is asked."""
+    if isinstance(ref, str):
+        ref = resolve(config, ref)
+    check(config, ref)
+    model = lookup(config, ref)
+    return (_local(model, paths) if ref.provider == LOCAL else _remote(config, env, model)), model
+
+
+def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDER) -> ModelRef:
+    """The model a person means: an alias, `provider/model`, or a well-known model's bare name."""
+    bare = text.strip().lower()
+    provider = next((vendor for vendor, id_ in MODELS if id_ == bare), default_provider)
+    ref = resolve_model_ref(text, config, provider)
+    if ref is None:
+        raise UserError(f"{text!r} is not a model", fix="write provider/model: homarus models list")
+    return ref
+
+
+def provider_names(config: "Config") -> tuple[str, ...]:
+    """Every provider a model may be asked of."""
+    own = (normalize_provider_id(name) for name in config.models.providers)
+    return tuple(dict.fromkeys((*own, *vendors(config), LOCAL)))
+
+
+def key_of(config: "Config", env: Mapping[str, str], provider: str) -> tuple[str, str]:
+    """Where a provider's key was found, and the key: the configuration, else the environment."""
+    entry = entry_of(config, provider)
+    if entry and entry.api_key and entry.api_key.strip():
+        return f"models.providers.{provider}.apiKey", entry.api_key.strip()
+    if vendor := vendors(config).get(provider):
+        return vendor.key_in(env)
+    name = "".join(ch if ch.isalnum() else "_" for ch in provider.upper()) + "_API_KEY"
+    key = env.get(name, "").strip()
+    return (name, key) if key else ("", "")
+
+
+def needs_key(config: "Config", provider: str) -> bool:
+    """A vendor's own service wants one; a server of one's own may do without."""
+    vendor, entry = vendors(config).get(provider), entry_of(config, provider)
+    return bool(vendor and vendor.key_names and not (entry and entry.base_url))
+
+
+def check(config: "Config", ref: ModelRef) -> None:
+    """Refuse a model that nobody here could reach, key or no key."""
+    if ref.provider == LOCAL:
+        if ref.model != DEMO and not ref.model.startswith(("/", "~/")):
+            fix = f"{LOCAL}/{DEMO}, or {LOCAL}/ and the whole path of a .gguf file"
+            raise UnknownName("local model", ref.model, fix=fix)
+        return
+    entry, vendor = entry_of(config, ref.provider), vendors(config).get(ref.provider)
+    if entry is None and vendor is None:
+        near = nearest(ref.provider, provider_names(config))
+        fix = "" if near else f"describe it in models.providers.{ref.provider}, with its baseUrl"
+        raise UnknownName("provider", ref.provider, near, fix=fix)
+    if entry is None:
+        return
+    # Whoever lists the models of a server of their own means those and no others.
+    own = {configured.id: configured.api for configured in entry.models}
+    if own and vendor is None and ref.model not in own:
+        raise UnknownName("model", str(ref), nearest(ref.model, own))
+    api = own.get(ref.model) or entry.api
+    if api and api not in BUILT_APIS:
+        raise UserError(
+            f"the wire format {api} of {ref.provider} is not built yet",
+            fix=f"use a provider that speaks {' or '.join(BUILT_APIS)}",
+        )
+
+
+def _remote(config: "Config", env: Mapping[str, str], model: Model) -> Provider:
+    from homarus.providers import openai
+
+    entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
+    base_url = (entry and entry.base_url) or (vendor.base_url if vendor else "")
+    where = f"models.providers.{model.provider}"
+    if not base_url:
+        raise UserError(f"the address of {model.provider} is not known", fix=f"set {where}.baseUrl")
+    if entry and entry.api == "ollama" and not base_url.rstrip("/").endswith("/v1"):
+        base_url = f"{base_url.rstrip('/')}/v1"  # its own dialect lives beside OpenAI's
+    _, key = key_of(config, env, model.provider)
+    if not key and vendor and needs_key(config, model.provider):
+        raise UserError(
+            f"there is no key for {vendor.name}",
+            fix=f"set {' or '.join(vendor.key_names)} in the environment, or {where}.apiKey",
+        )
+    settings = openai.Settings(
+        model.provider,
+        base_url,
+        key,
+        headers=dict(entry.headers) if entry else {},
+        auth_header=entry.auth_header is not False if entry else True,
+    )
+    return openai.create(settings, models=[*known_models(config, model.provider), model])
+
+
+def _local(model: Model, paths: Paths) -> Provider:
+    from homarus.providers import demo, local
+
+    if model.id != DEMO:
+        path = expand(model.id, paths.home)
+        return local.create(local.Settings(path, model.window, model.max_tokens))
+    found = demo.find(paths.models_cache)
+    if found is None:
+        raise UserError("the demo model is not on this machine", fix="homarus models pull demo")
+    settings = local.Settings(found, model.window, model.max_tokens, DEMO_PROMPT_TOKENS)
+    return local.create(settings)

@@ -1,0 +1,286 @@
+"""What went wrong at a vendor, as our errors: the one place that reads their words.
+
+A failure arrives as an HTTP status with a body, or as an error inside a stream; vendors agree on
+little but that some status, code, type or sentence says what it was. The class that is chosen
+decides what happens next, so the order of the rules matters: the most specific first.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+
+from homarus.core.errors import (
+    AuthFailed,
+    BadRequest,
+    BillingFailed,
+    ContentFiltered,
+    ContextOverflow,
+    ImageTooLarge,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    Unreachable,
+)
+from homarus.core.message import Json
+from homarus.core.text import one_line
+
+MAX_WORDS_CHARS = 300
+MAX_WAIT_S = 24 * 3600.0
+MIN_SECRET_CHARS = 6  # shorter ones ("none", "ollama") are words, not secrets
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who was asked: what an error names, and the secrets it must not tell."""
+
+    provider: str
+    model: str
+    url: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def tell(self, what: str) -> str:
+        """One line about this model, without secrets, of bounded length."""
+        for secret in self.secrets:
+            if len(secret) >= MIN_SECRET_CHARS:
+                what = what.replace(secret, "***")
+        return f"{self.provider}/{self.model}: {one_line(what, MAX_WORDS_CHARS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A vendor's complaint, out of whichever shape it came in."""
+
+    status: int
+    words: str
+    codes: str = ""  # its code, type and status words, lower case, blank-separated
+
+
+def problem_in(body: Json, status: int = 0) -> Problem:
+    """Read a parsed error body: `{error: {…}}`, `{error: "…"}`, `{message}`, `{detail}`, a list."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    if not isinstance(body, Mapping):
+        return Problem(status, str(body or ""))
+    inner = body.get("error") or body.get("detail") or body
+    if isinstance(inner, list) and inner:
+        inner = inner[0]
+    if not isinstance(inner, Mapping):
+        inner = {"message": inner}
+    words = inner.get("message") or inner.get("msg") or inner.get("detail") or body.get("message")
+    named = [inner.get("code"), inner.get("type"), inner.get("status"), body.get("type")]
+    raw = inner.get("metadata")
+    if isinstance(raw, Mapping) and raw.get("raw"):  # OpenRouter: what the vendor behind it said
+        words = f"{words}: {raw['raw']}"
+    numbers = [int(str(code)) for code in named if _is_status(code)]
+    codes = " ".join(str(code).lower() for code in named if code)
+    return Problem(status or (numbers[0] if numbers else 0), str(words or codes or inner), codes)
+
+
+def problem_of(body: bytes, status: int) -> Problem:
+    """Read an error body that may be JSON, text, a web page or nothing."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        return problem_in(json.loads(text), status)
+    except (ValueError, RecursionError):
+        if text[:200].lower().lstrip().startswith(("<!doctype", "<html")):
+            title = re.search(r"<title>(.{0,200}?)</title>", text, re.IGNORECASE | re.DOTALL)
+            text = f"a web page: {title[1]}" if title else "a web page"
+        return Problem(status, text or "no explanation")
+
+
+def refused(
+    subject: Subject, status: int, body: bytes, headers: Mapping[str, str], now_ms: int
+) -> ProviderError:
+    """The error for an HTTP answer that is not a success."""
+    if 300 <= status < 400:
+        return BadRequest(
+            subject.tell(f"the server sends us elsewhere (HTTP {status})"),
+            fix=f"set baseUrl to the address it moved to, instead of {subject.url}",
+            status=status,
+        )
+    return error_of(subject, problem_of(body, status), wait_s(headers, now_ms))
+
+
+def error_of(
+    subject: Subject, problem: Problem, after_s: float | None = None, *, midway: bool = False
+) -> ProviderError:
+    """The error for a problem; `midway` when the answer had begun."""
+    kind = _kind(problem, midway=midway)
+    how = f" (HTTP {problem.status})" if problem.status else ""
+    message = subject.tell(f"{_WHAT[kind]}{how}: {problem.words}")
+    if kind is RateLimited:
+        fix = f"wait {after_s:g} s" if after_s else "wait a little"
+        fix = f"{fix} and try again, or use another model"
+        return RateLimited(message, after_s=after_s, fix=fix, status=problem.status or 429)
+    fix = _FIX[kind].format(provider=subject.provider, url=subject.url)
+    if kind is BadRequest and problem.status == 404:
+        fix = f"check the model's name, and that baseUrl ({subject.url}) is right"
+    return kind(message, fix=fix, status=problem.status)
+
+
+def broken(subject: Subject, what: str) -> StreamBroken:
+    """The answer cannot be read to its end."""
+    return StreamBroken(subject.tell(what), fix=_FIX[StreamBroken])
+
+
+def unreachable(subject: Subject, why: str) -> Unreachable:
+    """Nobody was there."""
+    fix = f"is the server at {subject.url} running, and is baseUrl right?"
+    return Unreachable(subject.tell(f"no connection to {subject.url}: {why}"), fix=fix)
+
+
+def timed_out(subject: Subject, idle_s: float) -> ProviderTimeout:
+    """Nothing came for too long."""
+    said = f"nothing came from {subject.url} for {idle_s:g} s"
+    return ProviderTimeout(subject.tell(said), fix=_FIX[ProviderTimeout])
+
+
+def wait_s(headers: Mapping[str, str], now_ms: int) -> float | None:
+    """How long an answer asks us to wait: `retry-after-ms`, or `retry-after` (seconds or date)."""
+    millis = _number(headers.get("retry-after-ms", ""))
+    if millis is not None:
+        return _bounded(millis / 1000)
+    asked = headers.get("retry-after", "").strip()
+    seconds = _number(asked)
+    if seconds is not None:
+        return _bounded(seconds)
+    try:
+        return _bounded(parsedate_to_datetime(asked).timestamp() - now_ms / 1000)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MAX_WAIT_S)
+
+
+def _is_status(code: Json) -> bool:
+    return str(code).isascii() and str(code).isdigit() and 400 <= int(str(code)[:9]) < 600
+
+
+# Each vendor's own way to say that the request does not fit.
+_OVERFLOW = re.compile(
+    r"context[_ ]length[_ ]exceeded|exceed_context_size|context_window_exceeded"
+    r"|maximum (context|prompt|model) length|exceeds? (the )?(available )?context"
+    r"|(exceeds?|longer than|greater than|overflows?)\b.{0,40}\bcontext (length|window|size)"
+    r"|context (the )?overflows|context window (exceeds|is full)|reached context length"
+    r"|exceed\w* max(imum)? context|longer than the maximum model length"
+    r"|prompt (is )?too long|input is too long|prompt exceeds max"
+    r"|(input|prompt) tokens? (count )?.{0,40}exceeds?|exceeds the maximum number of tokens"
+    r"|exceeded model token limit|reduce the length of the (messages|prompt|input)"
+    r"|too large for model with|tokens \+ .?max_new_tokens.? must be"
+    r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min",
+)
+_IMAGE = re.compile(
+    r"image_too_large|invalid_image_size"
+    r"|images?\b.{0,60}(too (large|big)|exceeds?|larger than|maximum (allowed )?size)"
+    r"|(too (large|big)|exceeds?).{0,30}\bimage\b"
+)
+_FILTER = re.compile(
+    r"content_filter|content_policy|responsibleaipolicy|content management policy"
+    r"|input was flagged|moderation|safety system"
+)
+_BILLING = re.compile(
+    r"insufficient[_ ](quota|balance|credits?|funds)|billing_hard_limit|billing_not_active"
+    r"|credit balance|payment required|out of credits?|requires more credits|not enough credits?"
+)
+_AUTH = re.compile(
+    r"invalid_api_key|invalid api key|incorrect api key|api key not valid|authentication_error"
+    r"|invalid_authentication|unauthenticated"
+)
+_LIMIT = re.compile(r"rate[_ -]?limit|too many requests|limit (reached|exceeded)|quota|throttl")
+_LIMIT_CODE = re.compile(r"rate_limit|resource_exhausted|too_many_requests")
+_BUSY = re.compile(
+    r"overloaded|server_error|internal_error|unavailable|api_error|at capacity|insufficient_system"
+)
+_INVALID = re.compile(r"invalid|bad_?request|tool_use_failed|not_found|badrequest|unsupported")
+_TIMEOUT = re.compile(r"\btimed? ?out\b|timeout")
+
+
+def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
+    text = f"{problem.codes} {problem.words}".lower()[:4000]
+    for pattern, kind in (
+        (_OVERFLOW, ContextOverflow),
+        (_IMAGE, ImageTooLarge),
+        (_BILLING, BillingFailed),
+    ):
+        if pattern.search(text):
+            return kind
+    if problem.status not in {401, 429} and problem.status < 500 and _FILTER.search(text):
+        return ContentFiltered
+    if problem.status >= 400:
+        return _by_status(problem.status, text)
+    return _by_words(problem.codes, text, midway=midway)
+
+
+def _by_status(status: int, text: str) -> type[ProviderError]:
+    if status == 403:
+        return RateLimited if _LIMIT.search(text) else AuthFailed
+    if status in _STATUS:
+        return _STATUS[status]
+    if status >= 500:
+        return Overloaded
+    return AuthFailed if _AUTH.search(text) else BadRequest
+
+
+_STATUS: dict[int, type[ProviderError]] = {
+    401: AuthFailed,
+    402: BillingFailed,
+    408: ProviderTimeout,
+    413: ContextOverflow,
+    425: Overloaded,
+    429: RateLimited,
+}
+
+
+def _by_words(codes: str, text: str, *, midway: bool) -> type[ProviderError]:
+    """No status: an error inside a stream."""
+    for pattern, where, kind in (
+        (_AUTH, text, AuthFailed),
+        (_LIMIT_CODE, codes, RateLimited),
+        (_LIMIT, text, RateLimited),
+        (_BUSY, text, Overloaded),
+        (_TIMEOUT, text, ProviderTimeout),
+        (_INVALID, codes, BadRequest),
+    ):
+        if pattern.search(where):
+            return kind
+    return StreamBroken if midway else BadRequest
+
+
+_WHAT: dict[type[ProviderError], str] = {
+    AuthFailed: "the key was refused",
+    BillingFailed: "the account has no credit",
+    RateLimited: "too many requests",
+    Overloaded: "the service cannot answer now",
+    ProviderTimeout: "the service gave up waiting",
+    StreamBroken: "the answer broke off",
+    ContextOverflow: "the conversation does not fit the model",
+    ImageTooLarge: "a picture is too large",
+    ContentFiltered: "the service refused the content",
+    BadRequest: "the request was not accepted",
+}
+_FIX: dict[type[ProviderError], str] = {
+    AuthFailed: "check the API key of provider {provider!r}",
+    BillingFailed: "add credit to the account at {provider!r}, or use another model",
+    Overloaded: "try again in a moment, or use another model",
+    ProviderTimeout: "try again, or use another model",
+    StreamBroken: "try again",
+    ContextOverflow: "start afresh with /new, or use a model with a larger window",
+    ImageTooLarge: "send a smaller picture",
+    ContentFiltered: "say it differently, or use another model",
+    BadRequest: "check the model's name and its params and compat settings",
+}

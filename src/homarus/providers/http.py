@@ -1,0 +1,313 @@
+"""HTTP to a model service: what every wire shares.
+
+One `Endpoint` per provider: connections are made at first use and kept. It knows addresses, keys,
+deadlines and bounds, and turns whatever fails into a ProviderError; what is said over it is the
+adapter's business. Nothing is retried, no redirect is followed (it would carry the key along),
+and neither key nor body is logged.
+"""
+
+import asyncio
+import importlib
+import ipaddress
+import logging
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from homarus.core.clock import Clock
+from homarus.core.errors import AuthFailed, BadRequest, ProviderError, StreamBroken
+from homarus.core.message import Json
+from homarus.providers.failures import Subject, broken, refused, timed_out, unreachable
+from homarus.providers.sse import MAX_EVENT_BYTES, EventReader, EventTooLong
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_ERROR_BYTES = 64 * 1024
+# All of one streamed answer: a token costs up to 400 bytes on the wire, an answer 128k tokens.
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+KEEP_S = 30.0  # how long an unused connection is kept
+DRAIN_S = 0.1  # how long the end of a finished answer may take, so that its connection is kept
+UPLOAD_BYTES = 256 * 1024
+NO_ADDRESS = "that is not an address (http://… or https://…)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One provider as it is configured.
+
+    `base_url` is the address up to, not including, the method's own path. `compat` is the
+    configuration's map of quirks. `idle_s` is the longest silence between two bytes; how long
+    the whole may take is the caller's to say.
+    """
+
+    name: str
+    base_url: str
+    api_key: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth_header: bool = True
+    compat: Mapping[str, Json] = field(default_factory=dict)
+    connect_s: float = 10.0
+    idle_s: float = 120.0
+
+
+class Endpoint:
+    """One service that answers over HTTP."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._client: httpx2.AsyncClient | None = None
+        self._secrets = (settings.api_key.strip(), *settings.headers.values())
+        self._shown_url = _without_secrets(settings.base_url)
+
+    def subject(self, model: str) -> Subject:
+        """What an error about one of its models names."""
+        return Subject(self._settings.name, model, self._shown_url, self._secrets)
+
+    @asynccontextmanager
+    async def post(
+        self, path: str, body: bytes, subject: Subject, headers: Mapping[str, str]
+    ) -> "AsyncIterator[Answer]":
+        """Send JSON, get an answer that succeeded; leaving the block hangs up."""
+        url = _joined(self._settings.base_url, path)
+        if not url:
+            raise unreachable(subject, NO_ADDRESS)
+        client = await self._connected()
+        httpx2 = sys.modules["httpx2"]
+        all_headers = self._headers(subject, headers, len(body))
+        answer: Answer | None = None
+        try:
+            async with client.stream(
+                "POST", url, content=_upload(body), headers=all_headers
+            ) as response:
+                if not response.is_success:
+                    told = await _beginning(response)
+                    raise refused(
+                        subject,
+                        response.status_code,
+                        told,
+                        response.headers,
+                        self._clock.now_ms(),
+                    )
+                answer = Answer(response, subject)
+                yield answer
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as exc:
+            raise self._failure(exc, subject, answered=answer is not None) from exc
+
+    async def close(self) -> None:
+        """Hang up for good."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _connected(self) -> "httpx2.AsyncClient":
+        if self._client is None:
+            if "httpx2" not in sys.modules:
+                # 0.1 s of work, once: in a thread, so that other sessions are not held up.
+                await asyncio.to_thread(importlib.import_module, "httpx2")
+            if self._client is None:  # nobody else made it meanwhile
+                self._client = _client(self._settings)
+        return self._client
+
+    def _headers(
+        self, subject: Subject, extra: Mapping[str, str], body_bytes: int
+    ) -> dict[str, str]:
+        headers = {
+            "Content-Type": "application/json",
+            "Content-Length": str(body_bytes),
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "homarus",
+        }
+        key = self._settings.api_key.strip()
+        if key and self._settings.auth_header:
+            if not _fits_a_header(key):
+                raise AuthFailed(
+                    subject.tell("its key holds characters that no key has"),
+                    fix=f"paste the API key of provider {subject.provider!r} again",
+                )
+            headers["Authorization"] = f"Bearer {key}"
+        for name, value in (*self._settings.headers.items(), *extra.items()):
+            if not _fits_a_header(value) or not _fits_a_header(name) or not name:
+                raise BadRequest(
+                    subject.tell(f"header {name!r} cannot be sent"),
+                    fix=f"check the headers of provider {subject.provider!r}",
+                )
+            headers = {k: v for k, v in headers.items() if k.lower() != name.lower()}
+            headers[name] = value
+        return headers
+
+    def _failure(self, exc: Exception, subject: Subject, *, answered: bool) -> ProviderError:
+        """The error for an exchange that did not come to an answer, or not to its end."""
+        import httpx2
+
+        match exc:
+            case httpx2.ConnectTimeout():
+                return unreachable(
+                    subject, f"nobody answered within {self._settings.connect_s:g} s"
+                )
+            case httpx2.TimeoutException():
+                return timed_out(subject, self._settings.idle_s)
+            case httpx2.TransportError() | httpx2.DecodingError() if answered:
+                return broken(subject, f"the connection was cut: {_words(exc)}")
+            case httpx2.LocalProtocolError():
+                return BadRequest(
+                    subject.tell(f"the request cannot be sent: {_words(exc)}"),
+                    fix=f"check the headers of provider {subject.provider!r}",
+                )
+            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | UnicodeError():
+                return unreachable(subject, NO_ADDRESS)
+            case _:
+                return unreachable(subject, _words(exc))
+
+
+class Answer:
+    """A successful answer whose body is still coming."""
+
+    def __init__(self, response: "httpx2.Response", subject: Subject) -> None:
+        self._subject = subject
+        self._type = response.headers.get("content-type", "").lower()
+        plain = response.headers.get("content-encoding", "identity").lower() == "identity"
+        self._pieces = response.aiter_raw() if plain else response.aiter_bytes()
+
+    async def events(self) -> AsyncGenerator[str, None]:
+        """The data of each event; an answer in plain JSON is one event."""
+        if "html" in self._type:
+            raise BadRequest(
+                self._subject.tell(f"{self._subject.url} answered with a web page"),
+                fix="check baseUrl: it often ends in /v1",
+            )
+        reader = EventReader()
+        try:
+            if "json" in self._type:
+                async for data in self._whole(reader):
+                    yield data
+                return
+            received = 0
+            async with aclosing(self._pieces) as pieces:
+                async for piece in pieces:
+                    received += len(piece)
+                    if received > MAX_ANSWER_BYTES:
+                        raise self._too_long()
+                    for data in reader.feed(piece):
+                        yield data
+            for data in reader.end():
+                yield data
+        except EventTooLong as exc:
+            raise broken(self._subject, str(exc)) from exc
+
+    async def drain(self) -> None:
+        """Read what is left of an answer that is complete, if it ends at once."""
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                async for _ in self._pieces:
+                    pass
+        except TimeoutError:
+            pass  # the block's end hangs up
+
+    async def _whole(self, reader: EventReader) -> AsyncIterator[str]:
+        body = bytearray()
+        async for piece in self._pieces:
+            body += piece
+            if len(body) > MAX_EVENT_BYTES:
+                raise self._too_long()
+        if body.lstrip().startswith((b"data:", b":", b"event:")):  # events under a wrong label
+            for data in (*reader.feed(bytes(body)), *reader.end()):
+                yield data
+        else:
+            yield body.decode("utf-8", "replace")
+
+    def _too_long(self) -> StreamBroken:
+        return broken(self._subject, "the answer is too long to be one")
+
+
+def _client(settings: Settings) -> "httpx2.AsyncClient":
+    import ssl
+
+    import httpx2
+
+    # At INFO it logs each request's URL, which may carry a key.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    address = _split(settings.base_url)
+    timeout = httpx2.Timeout(settings.idle_s, connect=settings.connect_s, pool=None)
+    limits = httpx2.Limits(
+        max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEP_S
+    )
+    # Loading the certificates takes 30 ms; without TLS nobody asks for them.
+    verify: Any = True if address.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx2.AsyncClient(
+        timeout=timeout,
+        limits=limits,
+        verify=verify,
+        trust_env=not _is_loopback(address.hostname or ""),
+    )
+
+
+async def _beginning(response: "httpx2.Response") -> bytes:
+    """The first part of an error's body; what cannot be read is left out."""
+    import httpx2
+
+    told = bytearray()
+    try:
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                told += piece
+                if len(told) >= MAX_ERROR_BYTES:
+                    break
+    except httpx2.HTTPError:
+        pass
+    return bytes(told[:MAX_ERROR_BYTES])
+
+
+def _upload(body: bytes) -> "bytes | AsyncIterator[bytes]":
+    """A large body goes in pieces: its deadline is between bytes, not for the whole."""
+    return body if len(body) <= UPLOAD_BYTES else _in_pieces(body)
+
+
+async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), UPLOAD_BYTES):
+        yield body[start : start + UPLOAD_BYTES]
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port is None or parts.port else urlsplit("")
+    except ValueError:  # as it also says of a port that is none
+        return urlsplit("")
+
+
+def _joined(base_url: str, path: str) -> str:
+    """The base with the method's path, before a query if there is one; empty if it is no base."""
+    parts = _split(base_url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return ""
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path, fragment=""))
+
+
+def _without_secrets(url: str) -> str:
+    parts = _split(url)
+    if not parts.netloc:
+        return url
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, place, parts.path, "", ""))
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _fits_a_header(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _words(exc: Exception) -> str:
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,105 @@
+"""Server-sent events from bytes, however they were cut up.
+
+Only an event's data is kept: every vendor repeats in it what the other fields say. Split UTF-8,
+CR, LF and CRLF, a byte order mark, comments and one-byte pieces all give the same events; what is
+held of an unfinished event is bounded.
+"""
+
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def _is_one_event(piece: bytes) -> bool:
+    return (
+        piece.startswith(b"data: ")
+        and piece.find(b"\n") == len(piece) - 2
+        and piece.endswith(b"\n\n")
+        and b"\r" not in piece
+    )
+
+
+class EventTooLong(ValueError):
+    """An event that did not end within the bound."""
+
+
+class EventReader:
+    """Feed it bytes, and it gives the data of each event that is whole."""
+
+    __slots__ = ("_after_cr", "_begun", "_data", "_held", "_max_bytes", "_rest")
+
+    def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._rest = bytearray()  # a line without its end
+        self._data: list[bytes] = []  # the data lines of an event without its end
+        self._held = 0
+        self._begun = False
+        self._after_cr = False
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The data of the events that `piece` completed."""
+        if self._begun and not self._rest and not self._data and _is_one_event(piece):
+            return [piece[6:-2].decode("utf-8", "replace")]  # as nearly all of them come
+        if self._after_cr or b"\r" in piece:
+            piece = self._with_plain_ends(piece)
+        if b"\n" not in piece:
+            self._rest += piece
+            self._check()
+            return []
+        if self._rest:
+            self._rest += piece
+            piece = bytes(self._rest)
+            self._rest.clear()
+        lines = piece.split(b"\n")
+        self._rest += lines.pop()
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        events = []
+        for line in lines:
+            if line:
+                self._take(line)
+            elif self._data:
+                events.append(self._event())
+        self._check()
+        return events
+
+    def end(self) -> list[str]:
+        """What stands at the end of the stream without the blank line that should close it."""
+        line = bytes(self._rest)
+        self._rest.clear()
+        if line:
+            self._take(line if self._begun else line.removeprefix(_BOM))
+        return [self._event()] if self._data else []
+
+    def _take(self, line: bytes) -> None:
+        if line.startswith(b"data:"):
+            data = line[6:] if line[5:6] == b" " else line[5:]
+        elif line.startswith(b"error:"):  # llama.cpp's own field for a failure midway
+            data = b'{"error":' + line[6:] + b"}"
+        elif line == b"data":
+            data = b""
+        else:
+            return
+        self._data.append(data)
+        self._held += len(data)
+
+    def _event(self) -> str:
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        self._data.clear()
+        self._held = 0
+        return data.decode("utf-8", "replace")
+
+    def _check(self) -> None:
+        if len(self._rest) + self._held > self._max_bytes:
+            self._rest.clear()
+            self._data.clear()
+            raise EventTooLong(f"an event is longer than {self._max_bytes} bytes")
+
+    def _with_plain_ends(self, piece: bytes) -> bytes:
+        if self._after_cr and piece.startswith(b"\n"):
+            piece = piece[1:]
+            self._after_cr = False
+        if piece:
+            self._after_cr = piece.endswith(b"\r")
+        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

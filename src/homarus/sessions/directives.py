@@ -1,0 +1,255 @@
+"""Inline directives: `/think high`, `/model opus`, `/queue collect cap:5` inside a message.
+
+A directive stands at the start of the text or after white space, outside code fences. It is taken
+out; what the person wrote around it stays as it was. A word after a directive that is no level
+(`/think about it`) stays in the sentence too, unless the directive is all there is: then it is
+kept as `raw`, for the answer that says which words there are.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, Literal, TypeAlias, TypeVar, get_args
+
+from homarus.core.errors import UserError
+from homarus.core.fences import fence_at, find_fences
+from homarus.core.units import parse_duration_ms
+from homarus.sessions import levels
+from homarus.sessions.commands import is_command_name
+
+ExecHost: TypeAlias = Literal["sandbox", "gateway", "node"]
+ExecSecurity: TypeAlias = Literal["deny", "allowlist", "full"]
+ExecAsk: TypeAlias = Literal["off", "on-miss", "always"]
+
+_V = TypeVar("_V")
+
+_RESET_WORDS = frozenset({"default", "reset", "clear"})
+_EXEC_OPTION = re.compile(r"\s*(host|security|ask|node)[=:](\S*)", re.IGNORECASE)
+_QUEUE_WORD = re.compile(r"\s*(\S+)")
+_QUEUE_OPTION = re.compile(r"(debounce|cap|drop)[=:](.*)")
+_CAP = re.compile(r"[1-9][0-9]{0,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[_V]):
+    """A value asked for. `raw` is the word used; `value` is None when the word means nothing."""
+
+    value: _V | None
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecSetting:
+    """`/exec host=… security=… ask=… node=…`: where commands run, and who is asked."""
+
+    host: Setting[ExecHost] | None = None
+    security: Setting[ExecSecurity] | None = None
+    ask: Setting[ExecAsk] | None = None
+    node: Setting[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSetting:
+    """`/queue MODE debounce:… cap:… drop:…`; `reset` forgets what was set before."""
+
+    mode: Setting[levels.QueueMode] | None = None
+    debounce_ms: Setting[int] | None = None
+    cap: Setting[int] | None = None
+    drop: Setting[levels.QueueDrop] | None = None
+    reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSetting:
+    """`/model NAME@PROFILE`, or `/ALIAS`; an empty name asks which model it is."""
+
+    name: str = ""
+    profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """What a message asked for, and its text without the asking. None: not asked."""
+
+    text: str
+    think: Setting[levels.ThinkLevel] | None = None
+    verbose: Setting[levels.VerboseLevel] | None = None
+    reasoning: Setting[levels.ReasoningLevel] | None = None
+    elevated: Setting[levels.ElevatedLevel] | None = None
+    exec: ExecSetting | None = None
+    status: bool = False
+    model: ModelSetting | None = None
+    queue: QueueSetting | None = None
+
+
+def parse_directives(
+    text: str,
+    *,
+    model_aliases: Iterable[str] = (),
+    allow_elevated: bool = True,
+    allow_status: bool = True,
+) -> Directives:
+    """Take every directive out of a message."""
+    if "/" not in text:
+        return Directives(text.strip())
+    text, think = extract_think(text)
+    text, verbose = extract_verbose(text)
+    text, reasoning = extract_reasoning(text)
+    text, elevated = extract_elevated(text) if allow_elevated else (text, None)
+    text, run = extract_exec(text)
+    text, status = extract_status(text) if allow_status else (text, False)
+    text, model = extract_model(text, model_aliases)
+    text, queue = extract_queue(text)
+    return Directives(text, think, verbose, reasoning, elevated, run, status, model, queue)
+
+
+def extract_think(text: str) -> tuple[str, Setting[levels.ThinkLevel] | None]:
+    """`/think LEVEL`, `/thinking`, `/t`."""
+    return _extract_level(text, "thinking|think|t", levels.think_level)
+
+
+def extract_verbose(text: str) -> tuple[str, Setting[levels.VerboseLevel] | None]:
+    """`/verbose LEVEL`, `/v`."""
+    return _extract_level(text, "verbose|v", levels.verbose_level)
+
+
+def extract_notice(text: str) -> tuple[str, Setting[levels.VerboseLevel] | None]:
+    """`/notice LEVEL`, `/notices`."""
+    return _extract_level(text, "notices|notice", levels.notice_level)
+
+
+def extract_reasoning(text: str) -> tuple[str, Setting[levels.ReasoningLevel] | None]:
+    """`/reasoning LEVEL`, `/reason`."""
+    return _extract_level(text, "reasoning|reason", levels.reasoning_level)
+
+
+def extract_elevated(text: str) -> tuple[str, Setting[levels.ElevatedLevel] | None]:
+    """`/elevated LEVEL`, `/elev`."""
+    return _extract_level(text, "elevated|elev", levels.elevated_level)
+
+
+def extract_status(text: str) -> tuple[str, bool]:
+    """`/status`."""
+    found = _find(text, "status")
+    return (_remove(text, found.start(), found.end()), True) if found else (text.strip(), False)
+
+
+def extract_exec(text: str) -> tuple[str, ExecSetting | None]:
+    """`/exec` and its options; the first word that is none ends them."""
+    found = _find(text, "exec")
+    if not found:
+        return text.strip(), None
+    raw: dict[str, str] = {}
+    end = found.end()
+    while option := _EXEC_OPTION.match(text, end):
+        raw[option[1].lower()] = option[2]
+        end = option.end()
+    setting = ExecSetting(
+        host=_choose(raw.get("host"), get_args(ExecHost)),
+        security=_choose(raw.get("security"), get_args(ExecSecurity)),
+        ask=_choose(raw.get("ask"), get_args(ExecAsk)),
+        node=Setting(raw["node"] or None, raw["node"]) if "node" in raw else None,
+    )
+    return _remove(text, found.start(), end), setting
+
+
+def extract_queue(text: str) -> tuple[str, QueueSetting | None]:
+    """`/queue`, one mode and its options; the first word that is neither ends them."""
+    found = _find(text, "queue")
+    if not found:
+        return text.strip(), None
+    mode: Setting[levels.QueueMode] | None = None
+    raw: dict[str, str] = {}
+    reset, end = False, found.end()
+    while not reset and (word := _QUEUE_WORD.match(text, end)):
+        lowered = word[1].lower()
+        if lowered in _RESET_WORDS:
+            reset = True
+        elif option := _QUEUE_OPTION.fullmatch(lowered):
+            raw[option[1]] = option[2]
+        elif mode is None and (named := levels.queue_mode(lowered)):
+            mode = Setting(named, word[1])
+        else:
+            break
+        end = word.end()
+    setting = QueueSetting(
+        mode=mode,
+        debounce_ms=_read(raw.get("debounce"), _duration_ms),
+        cap=_read(raw.get("cap"), lambda word: int(word) if _CAP.fullmatch(word) else None),
+        drop=_read(raw.get("drop"), levels.queue_drop),
+        reset=reset,
+    )
+    return _remove(text, found.start(), end), setting
+
+
+def extract_model(text: str, aliases: Iterable[str] = ()) -> tuple[str, ModelSetting | None]:
+    """`/model NAME`, or `/ALIAS` for an alias that is no command's name."""
+    found = _find(text, "model", r"([\w.:@-]+(?:/[\w.:@-]+)*)?")
+    if not found:
+        names = sorted({alias.strip() for alias in aliases if alias.strip()}, key=len, reverse=True)
+        free = [re.escape(name) for name in names if not is_command_name(name)]
+        found = _find(text, "|".join(free), capture_name=True) if free else None
+    if not found:
+        return text.strip(), None
+    name, _, profile = (found[1] or "").partition("@")
+    return _remove(text, found.start(), found.end()), ModelSetting(name, profile)
+
+
+def _extract_level(
+    text: str, names: str, parse: Callable[[str], _V | None]
+) -> tuple[str, Setting[_V] | None]:
+    found = _find(text, names, "([A-Za-z-]*)")
+    if not found:
+        return text.strip(), None
+    setting = Setting(parse(found[1]), found[1])
+    cleaned = _remove(text, found.start(), found.end())
+    if found[1] and setting.value is None and cleaned:
+        cleaned = _remove(text, found.start(), found.start(1))
+    return cleaned, setting
+
+
+@lru_cache(maxsize=64)
+def _pattern(names: str, argument: str, *, capture_name: bool) -> re.Pattern[str]:
+    name = f"({names})" if capture_name else f"(?:{names})"
+    return re.compile(rf"(?<!\S)/{name}(?![^\s:])\s*:?\s*{argument}", re.IGNORECASE)
+
+
+def _find(
+    text: str, names: str, argument: str = "", *, capture_name: bool = False
+) -> re.Match[str] | None:
+    matches = _pattern(names, argument, capture_name=capture_name).finditer(text)
+    first = next(matches, None)
+    if first is None or ("```" not in text and "~~~" not in text):
+        return first
+    fences = find_fences(text)
+    while first is not None and fence_at(fences, first.start()):
+        first = next(matches, None)
+    return first
+
+
+def _remove(text: str, start: int, end: int) -> str:
+    """The text without a piece of it; the gap closes to a space, a line or a paragraph break."""
+    before, after = text[:start].rstrip(), text[end:].lstrip()
+    tail = len(text) - len(after)
+    taken = text[start:end].rstrip()
+    breaks = max(text.count("\n", len(before), start), text.count("\n", start + len(taken), tail))
+    joint = "\n" * min(breaks, 2) or " "
+    return (before + joint + after if before and after else before + after).strip()
+
+
+def _choose(raw: str | None, choices: tuple[_V, ...]) -> Setting[_V] | None:
+    if raw is None:
+        return None
+    return Setting(next((choice for choice in choices if choice == raw.lower()), None), raw)
+
+
+def _read(raw: str | None, parse: Callable[[str], _V | None]) -> Setting[_V] | None:
+    return None if raw is None else Setting(parse(raw), raw)
+
+
+def _duration_ms(word: str) -> int | None:
+    try:
+        return parse_duration_ms(word)
+    except UserError:
+        return None

@@ -1,0 +1,505 @@
+"""The transcript's words: messages to entries and back, and what a tree of entries says.
+
+Pure. Reading takes any JSON: what cannot be understood is left out, or noted where a person put
+it, and never raises. The original's names (`toolResult`, `stopReason` …) are known only here.
+"""
+
+import json
+import math
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from homarus.core.message import (
+    Image,
+    Json,
+    Message,
+    Origin,
+    Part,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    Usage,
+)
+from homarus.store.base import Entry
+
+_STOPS: Final = frozenset(get_args(StopReason))
+# What an assistant message says it is when no model wrote it; clients know these names.
+INJECTED: Final = Origin("openai-responses", "openclaw", "gateway-injected")
+
+_SUMMARY = "What was said before, in short:\n\n<summary>\n{}\n</summary>"
+_BRANCH = "We tried something else and came back from it. In short:\n\n<summary>\n{}\n</summary>"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An entry before it has an id and a place."""
+
+    type: str
+    data: Mapping[str, Json]
+
+    def at(self, entry_id: str, parent: str | None, at_ms: int) -> Entry:
+        return Entry(entry_id, parent, self.type, at_ms, self.data)
+
+
+def new_id(taken: Collection[str] = ()) -> str:
+    """Eight hex digits that no other entry of the transcript has."""
+    while (made := f"{random.getrandbits(32):08x}") in taken:
+        pass
+    return made
+
+
+def model_change(provider: str, model: str) -> Draft:
+    """From here on another model answers."""
+    return Draft("model_change", {"provider": provider, "modelId": model})
+
+
+def thinking_level_change(level: str) -> Draft:
+    """From here on it thinks this much."""
+    return Draft("thinking_level_change", {"thinkingLevel": level})
+
+
+def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> Draft:
+    """The note that the original keeps beside a change of model."""
+    data = {"timestamp": at_ms, "provider": provider, "modelApi": api, "modelId": model}
+    return Draft("custom", {"customType": "model-snapshot", "data": data})
+
+
+def compaction(summary: str, first_kept: str, tokens_before: int) -> Draft:
+    """What came before `first_kept` is now this summary."""
+    return Draft(
+        "compaction",
+        {"summary": summary, "firstKeptEntryId": first_kept, "tokensBefore": tokens_before},
+    )
+
+
+def message_draft(message: Message, at_ms: int = 0) -> Draft:
+    """A message as an entry; `at_ms` stands in for a message that has no time."""
+    return Draft("message", {"message": write_message(message, at_ms)})
+
+
+def message_entry(message: Message, parent: str | None, entry_id: str, at_ms: int) -> Entry:
+    """A message as an entry in its place."""
+    return message_draft(message, at_ms).at(entry_id, parent, at_ms)
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def write_message(message: Message, at_ms: int = 0) -> dict[str, Json]:
+    """The message as the original writes it, field by field in its order."""
+    stamp = message.at_ms or at_ms
+    match message.role:
+        case "user":
+            content = [_write_part(part) for part in message.parts]
+            return {"role": "user", "content": content, "timestamp": stamp}
+        case "assistant":
+            return _write_assistant(message, stamp)
+        case "tool":
+            return _write_tool(message, stamp)
+
+
+def _write_assistant(message: Message, stamp: int) -> dict[str, Json]:
+    origin = message.origin or INJECTED
+    written: dict[str, Json] = {
+        "role": "assistant",
+        "content": [_write_part(part) for part in message.parts],
+        "api": origin.api,
+        "provider": origin.provider,
+        "model": origin.model,
+        "usage": write_usage(origin.usage),
+        "stopReason": origin.stop,
+        "timestamp": stamp,
+    }
+    if origin.error:
+        written["errorMessage"] = origin.error
+    return written
+
+
+def _write_tool(message: Message, stamp: int) -> dict[str, Json]:
+    (result,) = (part for part in message.parts if isinstance(part, ToolReturn))
+    return {
+        "role": "toolResult",
+        "toolCallId": result.call_id,
+        "toolName": result.name,
+        "content": [_write_part(part) for part in result.content],
+        **({} if result.details is None else {"details": result.details}),
+        "isError": result.is_error,
+        "timestamp": stamp,
+    }
+
+
+def _write_part(part: Part) -> dict[str, Json]:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Thinking(text, signature):
+            signed = {"thinkingSignature": signature} if signature else {}
+            return {"type": "thinking", "thinking": text, **signed}
+        case Image(data, mime):
+            return {"type": "image", "data": data, "mimeType": mime}
+        case ToolCall(call_id, name, args, broken):
+            call = {"type": "toolCall", "id": call_id, "name": name, "arguments": args}
+            return {**call, "invalidArguments": broken} if broken else call
+        case ToolReturn():
+            return {"type": "text", "text": part.text}
+
+
+def write_usage(usage: Usage) -> dict[str, Json]:
+    """Tokens and cost as the original writes them."""
+    cost = int(usage.cost) if float(usage.cost).is_integer() else usage.cost
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+        "totalTokens": usage.total,
+        **({"reasoning": usage.reasoning} if usage.reasoning else {}),
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": cost},
+    }
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_message(entry: Entry) -> Message | None:
+    """What the model gets to see of an entry; None when that is nothing."""
+    data = entry.data
+    match entry.type:
+        case "message":
+            message = data.get("message")
+            return _read_role(message, entry.at_ms) if isinstance(message, dict) else None
+        case "custom_message":
+            return _said(data.get("content"), entry.at_ms)
+        case "branch_summary":
+            return _summary(_BRANCH, data.get("summary"), entry.at_ms)
+        case "compaction":
+            return _summary(_SUMMARY, data.get("summary"), entry.at_ms)
+        case _:
+            return None
+
+
+def _read_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
+    at_ms = _int(message.get("timestamp")) or entry_ms
+    match message.get("role"):
+        case "user" | "custom" | "hookMessage":
+            return _said(message.get("content"), at_ms)
+        case "assistant":
+            parts = _read_parts(message.get("content"))
+            return Message("assistant", parts, at_ms, _read_origin(message))
+        case "toolResult":
+            return _read_tool(message, at_ms)
+        case "bashExecution":
+            return _read_bash(message, at_ms)
+        case "branchSummary":
+            return _summary(_BRANCH, message.get("summary"), at_ms)
+        case "compactionSummary":
+            return _summary(_SUMMARY, message.get("summary"), at_ms)
+        case _:
+            return None
+
+
+def _said(content: Json, at_ms: int) -> Message | None:
+    parts = _read_shown(content)
+    return Message("user", parts, at_ms) if parts else None
+
+
+def _summary(frame: str, summary: Json, at_ms: int) -> Message | None:
+    if not isinstance(summary, str) or not summary:
+        return None
+    return Message("user", (Text(frame.format(summary)),), at_ms)
+
+
+def _read_tool(message: Mapping[str, Json], at_ms: int) -> Message | None:
+    call_id, details = message.get("toolCallId"), message.get("details")
+    if not isinstance(call_id, str) or not call_id:
+        return None
+    result = ToolReturn(
+        call_id,
+        _str(message.get("toolName")),
+        _read_shown(message.get("content")),
+        message.get("isError") is True,
+        details if isinstance(details, dict) else None,
+    )
+    return Message("tool", (result,), at_ms)
+
+
+def _read_bash(message: Mapping[str, Json], at_ms: int) -> Message | None:
+    """A command that a person ran beside the conversation."""
+    if message.get("excludeFromContext") is True:
+        return None
+    command, output = _str(message.get("command")), _str(message.get("output"))
+    code = message.get("exitCode")
+    end = f"\n(exit code {code})" if isinstance(code, int) and code else ""
+    return Message("user", (Text(f"I ran `{command}`:\n```\n{output}\n```{end}"),), at_ms)
+
+
+def _read_shown(content: Json) -> tuple[Text | Image, ...]:
+    """What a person or a tool showed. What cannot be shown on is said."""
+    if isinstance(content, str):
+        return (Text(content),)
+    shown: list[Text | Image] = []
+    for part in content if isinstance(content, list) else ():
+        read = _read_part(part)
+        if isinstance(read, Text | Image):
+            shown.append(read)
+        elif read is None and isinstance(part, dict):
+            shown.append(Text(f"[{_str(part.get('type')) or 'something'} left out]"))
+    return tuple(shown)
+
+
+def _read_parts(content: Json) -> tuple[Part, ...]:
+    """What a model said. What it added and we do not know is its own affair."""
+    if isinstance(content, str):
+        return (Text(content),)
+    if not isinstance(content, list):
+        return ()
+    return tuple([read for part in content if (read := _read_part(part)) is not None])
+
+
+def _read_part(part: Json) -> Part | None:
+    if not isinstance(part, dict):
+        return Text(part) if isinstance(part, str) else None
+    match part.get("type"):
+        case "text":
+            return Text(_str(part.get("text")))
+        case "thinking":
+            return Thinking(_str(part.get("thinking")), _str(part.get("thinkingSignature")))
+        case "image":
+            data, mime = part.get("data"), part.get("mimeType")
+            return Image(data, _str(mime) or "image/png") if isinstance(data, str) else None
+        case "toolCall":
+            return _read_call(part)
+        case _:
+            return None
+
+
+def _read_call(part: Mapping[str, Json]) -> ToolCall | None:
+    call_id, name, args = part.get("id"), part.get("name"), part.get("arguments")
+    if not isinstance(call_id, str) or not isinstance(name, str) or not call_id or not name:
+        return None
+    broken = _str(part.get("invalidArguments"))
+    if isinstance(args, dict):
+        return ToolCall(call_id, name, args, broken)
+    text = args if isinstance(args, str) else "" if args is None else json.dumps(args)
+    return (
+        ToolCall(call_id, name, *_read_args(text)) if text else ToolCall(call_id, name, {}, broken)
+    )
+
+
+def _read_args(text: str) -> tuple[dict[str, Json], str]:
+    try:
+        args = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}, text
+    return (args, "") if isinstance(args, dict) else ({}, text)
+
+
+def _read_origin(message: Mapping[str, Json]) -> Origin:
+    stop = message.get("stopReason")
+    return Origin(
+        _str(message.get("api")),
+        _str(message.get("provider")),
+        _str(message.get("model")),
+        stop if isinstance(stop, str) and stop in _STOPS else "stop",  # type: ignore[arg-type] # one of them
+        read_usage(message.get("usage")),
+        _str(message.get("errorMessage")),
+    )
+
+
+_NO_USAGE = Usage()
+
+
+def read_usage(usage: Json) -> Usage:
+    """Tokens and cost of any JSON."""
+    if not isinstance(usage, dict):
+        return _NO_USAGE
+    cost = usage.get("cost")
+    return Usage(
+        _int(usage.get("input")),
+        _int(usage.get("output")),
+        _int(usage.get("cacheRead")),
+        _int(usage.get("cacheWrite")),
+        _int(usage.get("reasoning")),
+        _float(cost.get("total")) if isinstance(cost, dict) else 0.0,
+    )
+
+
+def _str(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _int(value: Json) -> int:
+    if value.__class__ is int:  # by far the usual case
+        return value
+    return int(value) if isinstance(value, float) and math.isfinite(value) else 0
+
+
+def _float(value: Json) -> float:
+    try:
+        number = float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+# --- the tree ----------------------------------------------------------------------------------
+
+
+class Tree:
+    """Entries by parent. `leaf` is the entry the next one follows; None is the root."""
+
+    def __init__(self, entries: Iterable[Entry], leaf: str | None) -> None:
+        self._by_id = {entry.id: entry for entry in entries}
+        self.leaf = leaf
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._by_id
+
+    def branch(self, entry_id: str | None) -> None:
+        """The next entry will follow this one. KeyError when there is none."""
+        if entry_id is not None and entry_id not in self._by_id:
+            raise KeyError(entry_id)
+        self.leaf = entry_id
+
+    def add(self, entry: Entry) -> None:
+        """One more entry; it becomes the leaf."""
+        self._by_id[entry.id] = entry
+        self.leaf = entry.id
+
+    def path(self, leaf: str | None = None) -> list[Entry]:
+        """Root to leaf. A parent that is missing, or was passed already, ends the walk."""
+        path: list[Entry] = []
+        seen: set[str] = set()
+        step = leaf if leaf is not None else self.leaf
+        while step is not None and step not in seen and (entry := self._by_id.get(step)):
+            path.append(entry)
+            seen.add(step)
+            step = entry.parent
+        path.reverse()
+        return path
+
+
+def linearise(entries: Iterable[Entry], leaf: str | None) -> list[Message]:
+    """The conversation from the root to `leaf`, as a model gets it."""
+    return messages_of(Tree(entries, leaf).path()) if leaf is not None else []
+
+
+def messages_of(path: Sequence[Entry]) -> list[Message]:
+    """The messages of a path; the newest compaction stands in for what it summarised."""
+    messages = (read_message(entry) for entry in _in_context(path))
+    return [message for message in messages if message is not None]
+
+
+def _in_context(path: Sequence[Entry]) -> Sequence[Entry]:
+    newest = next((n for n in range(len(path) - 1, -1, -1) if path[n].type == "compaction"), None)
+    if newest is None:
+        return path
+    first = path[newest].data.get("firstKeptEntryId")
+    kept = next((n for n in range(newest) if path[n].id == first), newest)
+    before = [entry for entry in path[kept:newest] if entry.type != "compaction"]
+    return [path[newest], *before, *path[newest + 1 :]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The model and the thinking level that the transcript last noted."""
+
+    provider: str = ""
+    model: str = ""
+    thinking: str = ""
+
+
+def settings_of(path: Iterable[Entry]) -> Settings:
+    """The settings at the end of a path."""
+    settings = Settings()
+    for entry in path:
+        settings = after(settings, entry)
+    return settings
+
+
+def after(settings: Settings, entry: Entry | Draft) -> Settings:
+    """The settings once an entry was added."""
+    data = entry.data
+    match entry.type:
+        case "model_change":
+            provider, model = _str(data.get("provider")), _str(data.get("modelId"))
+            return Settings(provider, model, settings.thinking)
+        case "thinking_level_change":
+            thinking = _str(data.get("thinkingLevel"))
+            return Settings(settings.provider, settings.model, thinking)
+        case _:
+            return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A question nobody answered, and the entry to branch to (None: the root)."""
+
+    id: str
+    parent: str | None
+
+
+_SILENT: Final = frozenset(
+    {"model_change", "thinking_level_change", "custom", "label", "session_info"}
+)
+
+
+def orphaned_user(entries: Iterable[Entry], leaf: str | None) -> Orphan | None:
+    """The user message that stands unanswered at the leaf, if one does."""
+    return orphan_of(Tree(entries, leaf).path()) if leaf is not None else None
+
+
+def orphan_of(path: Sequence[Entry]) -> Orphan | None:
+    """The same at the end of a path."""
+    for entry in reversed(path):
+        if entry.type in _SILENT:
+            continue
+        message = entry.data.get("message") if entry.type == "message" else None
+        if isinstance(message, dict) and message.get("role") == "user":
+            return Orphan(entry.id, entry.parent)
+        return None
+    return None
+
+
+def unpaired_calls(messages: Iterable[Message]) -> tuple[ToolCall, ...]:
+    """Tool calls that no result follows."""
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                waiting[part.id] = part
+            elif isinstance(part, ToolReturn):
+                waiting.pop(part.call_id, None)
+    return tuple(waiting.values())
+
+
+def pair_calls(messages: Sequence[Message]) -> list[Message]:
+    """The same conversation with one result right after each call, as vendors demand.
+
+    A call that has none gets one that says so; a result nobody asked for is left out.
+    """
+    paired: list[Message] = []
+    open_calls: dict[str, ToolCall] = {}
+    for message in messages:
+        if message.role == "tool":
+            (result,) = (part for part in message.parts if isinstance(part, ToolReturn))
+            if open_calls.pop(result.call_id, None):
+                paired.append(message)
+            continue
+        if open_calls:
+            paired.extend(_interrupted(call, message.at_ms) for call in open_calls.values())
+        paired.append(message)
+        open_calls = {call.id: call for call in message.calls}
+    if open_calls:
+        at_ms = messages[-1].at_ms
+        paired.extend(_interrupted(call, at_ms) for call in open_calls.values())
+    return paired
+
+
+def _interrupted(call: ToolCall, at_ms: int) -> Message:
+    said = Text("This call was interrupted. Whether it took effect is not known.")
+    return Message("tool", (ToolReturn(call.id, call.name, (said,), is_error=True),), at_ms)

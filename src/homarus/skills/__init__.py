@@ -1,0 +1,1 @@
+"""Skills: folders of instructions that an agent reads when a task calls for them."""

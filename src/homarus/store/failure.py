@@ -1,0 +1,48 @@
+"""SQLite's errors in our words: what happened, to which file, and what to do next."""
+
+from pathlib import Path
+from types import TracebackType
+
+import apsw
+
+from homarus.core.errors import Conflict, Corrupt, DiskFull, InUse, StoreError
+
+
+def store_error(exc: apsw.Error, path: Path) -> StoreError:
+    """The error of ours that an error of SQLite means."""
+    match exc:
+        case apsw.FullError():
+            return DiskFull(f"no room to write {path}", fix="free some disk space; it goes on then")
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Corrupt(f"{path} is damaged: {exc}", fix="run `homarus doctor`")
+        case apsw.BusyError() | apsw.LockedError():
+            return InUse(f"another process holds {path}", fix="stop the program that has it open")
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            return StoreError(
+                f"cannot write {path}: {exc}", fix="check the owner and permissions of the folder"
+            )
+        case apsw.ConstraintError():
+            return Conflict(f"{path}: {exc}")
+        case _:
+            return StoreError(f"{path}: {exc}", fix="check the disk, then run `homarus doctor`")
+
+
+class Translated:
+    """`with Translated(path):` raises our errors instead of SQLite's."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(exc, apsw.Error):
+            raise store_error(exc, self._path) from exc

@@ -1,0 +1,256 @@
+"""`sessions.json`: the owner's sessions as the original keeps them, one file per agent.
+
+Written behind: the whole map, in a new file that takes the old one's place. Read when its stamp
+is not the one we left: keys that are new or newer there are taken; a key that is gone there is
+deleted here, unless ours has changed since we last wrote it.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+
+from homarus.core.message import Json
+from homarus.core.principal import OWNER
+from homarus.store import rows
+from homarus.store.line import dump, load, read_ms
+from homarus.store.place import Places, Stamp, is_agent_id, is_session_id, stamp_of
+from homarus.store.query import select
+from homarus.store.rows import SessionRow
+from homarus.store.writer import Job, Writer
+
+log = logging.getLogger(__name__)
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_SCOPE = (OWNER.team, OWNER.user)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The file as we left it, and the number of the last change it has."""
+
+    stamp: Stamp | None
+    change: int
+
+
+class IndexFiles:
+    """The `sessions.json` of every agent."""
+
+    def __init__(self, places: Places, db: apsw.Connection, writer: Writer) -> None:
+        self._places, self._db, self._writer = places, db, writer
+        self._seen: dict[str, _Seen] = {}
+
+    def changed(self, agent: str) -> bool:
+        """Whether `sync` may have something to take in. Cheap, and safe on any thread."""
+        seen = self._seen.get(agent)
+        return seen is None or stamp_of(self._places.index(agent)) != seen.stamp
+
+    def agents(self) -> list[str]:
+        """Every agent that has sessions, here or in a file."""
+        found = select(
+            self._db, "SELECT DISTINCT agent FROM sessions WHERE team = ? AND user = ?", _SCOPE
+        )
+        known = {agent for (agent,) in found if is_agent_id(agent)}
+        return sorted(known.union(self._places.agents()))
+
+    def take_in(self, agent: str) -> bool:
+        """Import the file if somebody else wrote it; whether ours must be written after."""
+        path = Path(self._places.index(agent))
+        seen = self._seen.get(agent) or self._stored(agent)
+        stamp = stamp_of(path)
+        behind = stamp is None
+        if stamp is not None and stamp != seen.stamp:
+            entries = _read(path, agent)
+            behind = entries is None  # unreadable: ours takes its place
+            taken = [_row(key, agent, entry) for key, entry in (entries or {}).items()]
+            if entries is not None:
+                changes = self._writer.submit(_merge(agent, taken, seen.change)).result()
+                log.log(_level(changes), "took %d sessions from %s", changes, path)
+            self._remember(agent, stamp, seen.change)
+        self._seen[agent] = _Seen(stamp, seen.change)
+        newest = self._newest(agent)
+        return newest > (0 if behind else seen.change)
+
+    def sync(self, agent: str) -> None:
+        """Take in, then write the file if it is behind. OSError if it cannot."""
+        if self.take_in(agent):
+            self._write(agent)
+
+    def _write(self, agent: str) -> None:
+        path = Path(self._places.index(agent))
+        newest = self._newest(agent)
+        found = select(
+            self._db,
+            "SELECT key, json FROM sessions"
+            " WHERE team = ? AND user = ? AND agent = ? AND NOT deleted AND change <= ?"
+            " ORDER BY place",
+            (*_SCOPE, agent, newest),
+        )
+        # A row's text is already indented; one level more puts it inside the map. No string in
+        # JSON holds a bare line break, so this is safe.
+        blocks = [f"  {dump(key)}: " + text.replace("\n", "\n  ") for key, text in found]
+        body = "{\n" + ",\n".join(blocks) + "\n}\n" if blocks else "{}\n"
+        _replace(path, body.encode())
+        stamp = stamp_of(path)
+        self._seen[agent] = _Seen(stamp, newest)
+        self._remember(agent, stamp, newest)
+
+    def _newest(self, agent: str) -> int:
+        found = select(
+            self._db,
+            "SELECT max(change) FROM sessions WHERE team = ? AND user = ? AND agent = ?",
+            (*_SCOPE, agent),
+        )
+        return found[0][0] or 0
+
+    def _stored(self, agent: str) -> _Seen:
+        found = select(
+            self._db,
+            "SELECT file_size, file_mtime_ns, file_inode, change FROM indexes"
+            " WHERE team = ? AND user = ? AND agent = ?",
+            (*_SCOPE, agent),
+        )
+        if not found:
+            return _Seen(None, 0)
+        size, mtime_ns, inode, change = found[0]
+        return _Seen(None if size is None else Stamp(size, mtime_ns, inode), change)
+
+    def _remember(self, agent: str, stamp: Stamp | None, change: int) -> None:
+        values = (stamp.size, stamp.mtime_ns, stamp.inode) if stamp else (None, None, None)
+
+        def note(db: apsw.Connection) -> None:
+            db.execute(
+                "INSERT OR REPLACE INTO indexes VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*_SCOPE, agent, *values, change),
+            )
+            db.execute(
+                "DELETE FROM sessions"
+                " WHERE team = ? AND user = ? AND agent = ? AND change <= ? AND deleted",
+                (*_SCOPE, agent, change),
+            )
+
+        self._writer.later(f"index {agent}", note)
+
+
+def _level(changes: int) -> int:
+    return logging.INFO if changes else logging.DEBUG
+
+
+def _merge(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
+    """A job that merges a file's sessions into ours; it returns how many changed."""
+
+    def merge(db: apsw.Connection) -> int:
+        found = select(
+            db,
+            "SELECT key, updated_ms, change, deleted, json FROM sessions"
+            " WHERE team = ? AND user = ? AND agent = ?",
+            (*_SCOPE, agent),
+        )
+        ours = {key: tuple(rest) for key, *rest in found}
+        changes = 0
+        for row in taken:
+            if _takes(row, ours.pop(row.key, None), written):
+                rows.write_session(db, OWNER, row, written)
+                changes += 1
+        for key, (_, change, deleted, _) in ours.items():
+            if change <= written and not deleted:  # the file had it, and somebody took it out
+                db.execute(
+                    "DELETE FROM sessions WHERE team = ? AND user = ? AND key = ?", (*_SCOPE, key)
+                )
+                changes += 1
+        return changes
+
+    return merge
+
+
+def _takes(theirs: SessionRow, ours: tuple[int, int, int, str] | None, written: int) -> bool:
+    if ours is None:
+        return True
+    updated_ms, change, deleted, text = ours
+    if theirs.updated_ms != updated_ms:
+        return theirs.updated_ms > updated_ms
+    return change <= written and not deleted and text != theirs.json
+
+
+def _row(key: str, agent: str, entry: Mapping[str, Json]) -> SessionRow:
+    session_id = entry.get("sessionId")
+    return SessionRow(
+        key,
+        agent,
+        session_id if isinstance(session_id, str) and is_session_id(session_id) else "",
+        read_ms(entry.get("updatedAt")),
+        dump(entry, pretty=True),
+    )
+
+
+def _read(path: Path, agent: str) -> dict[str, dict[str, Json]] | None:
+    """The sessions of a file by key; None when it cannot be understood, and a copy is kept."""
+    data = path.read_bytes()
+    value = _parse(data.decode("utf-8", "replace"))
+    if isinstance(value, list):
+        _keep_copy(path, data, "bak")
+        value = _from_array(value, agent)
+    if not isinstance(value, dict):
+        if data.strip(b"\0 \r\n\t"):
+            copy = _keep_copy(path, data, "corrupt")
+            log.warning("%s is not readable; it was copied to %s", path, copy.name)
+        return None
+    odd = {key: entry for key, entry in value.items() if not isinstance(entry, dict)}
+    if odd:
+        copy = _keep_copy(path, data, "corrupt")
+        log.warning("%s: %d entries are no sessions; copy in %s", path, len(odd), copy.name)
+    return {key: entry for key, entry in value.items() if isinstance(entry, dict)}
+
+
+def _parse(text: str) -> Json:
+    try:
+        return load(text)
+    except ValueError:
+        import json5
+
+        try:
+            return json5.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _from_array(items: list[Json], agent: str) -> dict[str, Json]:
+    """The index as an array of `{id, name, created_at, updated_at}`."""
+    sessions: dict[str, Json] = {}
+    for item in items:
+        if not isinstance(item, dict) or not is_session_id(item.get("id")):
+            continue
+        name = item.get("name")
+        sessions[f"agent:{agent}:{item['id'].lower()}"] = {
+            "sessionId": item["id"],
+            "updatedAt": read_ms(item.get("updated_at")) or read_ms(item.get("created_at")),
+            **({"displayName": name} if isinstance(name, str) and name else {}),
+        }
+    return sessions
+
+
+def _keep_copy(path: Path, data: bytes, kind: str) -> Path:
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace(":", "-")
+    copy = path.with_name(f"{path.name}.{kind}.{at.replace('+00-00', 'Z')}")
+    with os.fdopen(os.open(copy, _CREATE, 0o600), "wb") as file:
+        file.write(data)
+    return copy
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """The new file takes the old one's place at once, or nothing changes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with os.fdopen(os.open(made, _CREATE, 0o600), "wb") as file:
+            file.write(data)
+        made.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            made.unlink()
+        raise

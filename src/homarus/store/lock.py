@@ -1,0 +1,43 @@
+"""One process per state directory: a lock the kernel releases when its holder dies."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from homarus.core.errors import InUse, StoreError
+from homarus.store.place import LOCK
+
+
+class StateLock:
+    """Held from the moment it is made until `release`."""
+
+    def __init__(self, state: Path) -> None:
+        path = state / LOCK
+        try:
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as exc:
+            raise StoreError(
+                f"cannot write in the state directory {state}: {exc.strerror}",
+                fix="check its owner and permissions, or set OPENCLAW_STATE_DIR",
+            ) from exc
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            if exc.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
+            who = f"process {holder}" if holder.isdigit() else "another process"
+            raise InUse(
+                f"{who} uses the state directory {state}",
+                fix="stop it first, or set OPENCLAW_STATE_DIR to another directory",
+            ) from exc
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

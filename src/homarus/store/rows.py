@@ -1,0 +1,236 @@
+"""The statements that change state.sqlite. Each runs on the writer thread, inside a unit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from homarus.core.errors import Conflict, NotFound
+from homarus.core.principal import Principal
+from homarus.store.base import Entry
+from homarus.store.query import select
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session record with its JSON text."""
+
+    key: str
+    agent: str
+    session_id: str
+    updated_ms: int
+    json: str
+
+
+def next_change(db: apsw.Connection) -> int:
+    """The number of the next change of any session."""
+    rows = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'change' RETURNING value")
+    return int(rows[0][0])
+
+
+def put_session(
+    db: apsw.Connection, who: Principal, row: SessionRow, if_version: int | None
+) -> None:
+    """Write a record; Conflict when its version is not `if_version`."""
+    if if_version is not None:
+        found = select(
+            db,
+            "SELECT version FROM sessions WHERE team = ? AND user = ? AND key = ? AND NOT deleted",
+            (who.team, who.user, row.key),
+        )
+        version = found[0][0] if found else 0
+        if version != if_version:
+            raise Conflict(
+                f"session {row.key} is at version {version}, not {if_version}",
+                fix="load it again, then repeat the change",
+            )
+    write_session(db, who, row, next_change(db))
+
+
+def write_session(db: apsw.Connection, who: Principal, row: SessionRow, change: int) -> None:
+    """Write a record as change number `change`."""
+    db.execute(
+        "INSERT INTO sessions (team, user, key, agent, session_id, updated_ms, version, change,"
+        " json) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (team, user, key) DO UPDATE SET"
+        " agent = excluded.agent, session_id = excluded.session_id, deleted = 0,"
+        " updated_ms = excluded.updated_ms, json = excluded.json, change = excluded.change,"
+        # A new record under an old key starts over, as if the old one had never been.
+        " version = CASE WHEN deleted THEN 1 ELSE version + 1 END",
+        (
+            who.team, who.user, row.key, row.agent, row.session_id,
+            row.updated_ms, change, row.json,
+        ),
+    )  # fmt: skip
+
+
+def delete_session(db: apsw.Connection, who: Principal, key: str) -> set[str]:
+    """Mark it; the row goes when `sessions.json` no longer has it either. Its agent."""
+    found = db.execute(
+        "UPDATE sessions SET deleted = 1, change = ? WHERE team = ? AND user = ? AND key = ?"
+        " RETURNING agent",
+        (next_change(db), who.team, who.user, key),
+    )
+    return {agent for (agent,) in found}
+
+
+def touch_sessions(db: apsw.Connection, who: Principal, session_id: str) -> None:
+    """Their transcript changed from outside: who holds a copy must load it again."""
+    db.execute(
+        "UPDATE sessions SET version = version + 1 WHERE team = ? AND user = ? AND session_id = ?",
+        (who.team, who.user, session_id),
+    )
+
+
+def open_transcript(
+    db: apsw.Connection, who: Principal, session_id: str, agent: str, header: str
+) -> None:
+    """Make a transcript, unless there is one."""
+    db.execute(
+        "INSERT INTO transcripts (team, user, session_id, agent, header) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (who.team, who.user, session_id, agent, header),
+    )
+
+
+def append(
+    db: apsw.Connection, who: Principal, session_id: str, entries: Sequence[tuple[Entry, str]]
+) -> None:
+    """Add entries, each with its line; the last becomes the leaf."""
+    seq = _last_seq(db, who, session_id)
+    _insert(db, who, session_id, seq, entries)
+    db.execute(
+        "UPDATE transcripts SET leaf = ?, last_seq = ?"
+        " WHERE team = ? AND user = ? AND session_id = ?",
+        (entries[-1][0].id, seq + len(entries), who.team, who.user, session_id),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """What an import did. The file has everything of ours up to `floor`, by its last line."""
+
+    changes: int
+    floor: int
+
+
+def take_in(
+    db: apsw.Connection,
+    who: Principal,
+    session_id: str,
+    found: Sequence[tuple[Entry, str]],
+    file_seq: int,
+) -> TakenIn:
+    """Import what a file holds: new entries are added, changed ones replaced.
+
+    Entries of ours that the file lacks at its end will follow the imported ones there, so the
+    leaf stays ours while there are any.
+    """
+    scope = (who.team, who.user, session_id)
+    rows = select(
+        db,
+        "SELECT id, json, seq FROM entries WHERE team = ? AND user = ? AND session_id = ?",
+        scope,
+    )
+    known = {id_: (json, seq) for id_, json, seq in rows}
+    held = {entry.id for entry, _ in found if entry.id in known}
+    floor = max((seq for id_ in held if (seq := known[id_][1]) <= file_seq), default=0)
+    lacking = any(seq > floor and id_ not in held for id_, (_, seq) in known.items())
+    new = [(entry, text) for entry, text in found if entry.id not in held]
+    changed = [
+        (entry.parent, entry.type, entry.at_ms, text, *scope, entry.id)
+        for entry, text in found
+        if entry.id in held and known[entry.id][0] != text
+    ]
+    if changed:
+        db.executemany(
+            "UPDATE entries SET parent = ?, type = ?, at_ms = ?, json = ?"
+            " WHERE team = ? AND user = ? AND session_id = ? AND id = ?",
+            changed,
+        )
+    if new:
+        seq = _last_seq(db, who, session_id)
+        _insert(db, who, session_id, seq, new)
+        db.execute(
+            "UPDATE transcripts SET leaf = coalesce(?, leaf), last_seq = ?"
+            " WHERE team = ? AND user = ? AND session_id = ?",
+            (None if lacking else new[-1][0].id, seq + len(new), *scope),
+        )
+    if new or changed:
+        touch_sessions(db, who, session_id)
+    return TakenIn(len(new) + len(changed), floor)
+
+
+def set_leaf(db: apsw.Connection, who: Principal, session_id: str, entry_id: str | None) -> None:
+    """Branch at an entry; None is the root."""
+    scope = (who.team, who.user, session_id)
+    _last_seq(db, who, session_id)
+    if entry_id is not None:
+        known = select(
+            db,
+            "SELECT 1 FROM entries WHERE team = ? AND user = ? AND session_id = ? AND id = ?",
+            (*scope, entry_id),
+        )
+        if not known:
+            raise NotFound(f"session {session_id} has no entry {entry_id}")
+    db.execute(
+        "UPDATE transcripts SET leaf = ? WHERE team = ? AND user = ? AND session_id = ?",
+        (entry_id, *scope),
+    )
+
+
+def archive(db: apsw.Connection, who: Principal, session_id: str, suffix: str) -> None:
+    """Its file will be renamed: `<file>.<suffix>`."""
+    db.execute(
+        "UPDATE transcripts SET moved_to = ?"
+        " WHERE team = ? AND user = ? AND session_id = ? AND moved_to IS NULL",
+        (suffix, who.team, who.user, session_id),
+    )
+
+
+def put_record(db: apsw.Connection, who: Principal, kind: str, record_id: str, json: str) -> None:
+    """Write a small record."""
+    db.execute(
+        "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)",
+        (who.team, who.user, kind, record_id, json),
+    )
+
+
+def delete_record(db: apsw.Connection, who: Principal, kind: str, record_id: str) -> None:
+    """Forget a small record."""
+    db.execute(
+        "DELETE FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
+        (who.team, who.user, kind, record_id),
+    )
+
+
+def _last_seq(db: apsw.Connection, who: Principal, session_id: str) -> int:
+    rows = select(
+        db,
+        "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
+        (who.team, who.user, session_id),
+    )
+    if not rows:
+        raise NotFound(f"there is no transcript {session_id}", fix="open it first")
+    return int(rows[0][0])
+
+
+def _insert(
+    db: apsw.Connection,
+    who: Principal,
+    session_id: str,
+    seq: int,
+    entries: Sequence[tuple[Entry, str]],
+) -> None:
+    try:
+        db.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    who.team, who.user, session_id, number,
+                    entry.id, entry.parent, entry.type, entry.at_ms, text,
+                )
+                for number, (entry, text) in enumerate(entries, seq + 1)
+            ],
+        )  # fmt: skip
+    except apsw.ConstraintError as exc:
+        raise Conflict(f"session {session_id} already has an entry with one of these ids") from exc

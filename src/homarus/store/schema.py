@@ -1,0 +1,87 @@
+"""The tables of state.sqlite, and the steps from one version of them to the next."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from homarus.core.errors import StoreError
+from homarus.store.query import select
+
+BUSY_MS = 5000
+
+# One step per version, each applied whole or not at all. A released step is never changed.
+# `change` counts every change of any session: a file knows by it what it has seen.
+# A transcript row remembers its file: up to `file_offset` both agree, `file_tail` is a hash of
+# the bytes before that place, `file_seq` the last entry written there; `moved_to` is the name
+# the file is put aside under.
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE sessions (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, key TEXT NOT NULL,
+        agent TEXT NOT NULL, session_id TEXT NOT NULL, updated_ms INTEGER NOT NULL,
+        version INTEGER NOT NULL, change INTEGER NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
+        json TEXT NOT NULL,
+        UNIQUE (team, user, key)
+    );
+    CREATE INDEX sessions_by_time ON sessions (team, user, updated_ms DESC);
+    CREATE INDEX sessions_by_change ON sessions (team, user, agent, change);
+    CREATE INDEX sessions_by_id ON sessions (team, user, session_id);
+    CREATE TABLE transcripts (
+        team TEXT NOT NULL, user TEXT NOT NULL, session_id TEXT NOT NULL, agent TEXT NOT NULL,
+        header TEXT NOT NULL, leaf TEXT, last_seq INTEGER NOT NULL DEFAULT 0,
+        file TEXT, moved_to TEXT,
+        file_size INTEGER, file_mtime_ns INTEGER, file_inode INTEGER,
+        file_offset INTEGER NOT NULL DEFAULT 0, file_tail BLOB, file_seq INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (team, user, session_id)
+    );
+    CREATE TABLE entries (
+        team TEXT NOT NULL, user TEXT NOT NULL, session_id TEXT NOT NULL, seq INTEGER NOT NULL,
+        id TEXT NOT NULL, parent TEXT, type TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        json TEXT NOT NULL,
+        PRIMARY KEY (team, user, session_id, seq)
+    );
+    CREATE UNIQUE INDEX entries_by_id ON entries (team, user, session_id, id);
+    CREATE TABLE records (
+        team TEXT NOT NULL, user TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
+        json TEXT NOT NULL,
+        PRIMARY KEY (team, user, kind, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE indexes (
+        team TEXT NOT NULL, user TEXT NOT NULL, agent TEXT NOT NULL,
+        file_size INTEGER, file_mtime_ns INTEGER, file_inode INTEGER,
+        change INTEGER NOT NULL,
+        PRIMARY KEY (team, user, agent)
+    ) WITHOUT ROWID;
+    INSERT INTO meta VALUES ('change', 0), ('epoch', 0);
+    """,
+)
+
+
+def migrate(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) -> None:
+    """Bring the tables to the newest version; refuse what a newer Homarus wrote."""
+    db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID")
+    version = check_version(db, path, steps)
+    for number, step in enumerate(steps[version:], version + 1):
+        with db:
+            db.execute(step)
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (number,))
+
+
+def check_version(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) -> int:
+    """The version of the tables; an error when it is one we do not know."""
+    found = select(db, "SELECT value FROM meta WHERE key = 'schema'")
+    version = int(found[0][0]) if found else 0
+    if version > len(steps):
+        raise StoreError(
+            f"{path} has schema {version}, of a newer Homarus; this one knows {len(steps)}",
+            fix="upgrade homarus, or set OPENCLAW_STATE_DIR to another directory",
+        )
+    return version
+
+
+def configure(db: apsw.Connection) -> None:
+    """What the writing connection is set to: the log outlives a crash of the machine too."""
+    db.set_busy_timeout(BUSY_MS)
+    db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")

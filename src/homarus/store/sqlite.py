@@ -1,0 +1,404 @@
+"""The store in a folder: `state.sqlite` is the record, the files beside it are its view.
+
+    async with open_store(state_dir) as store:
+        async with store.commit() as unit:
+            unit.put_session(record)
+
+Writes go through one thread (writer.py); files are another thread's business (mirror.py). A read
+of one row runs where it is asked for: readers of a write-ahead log wait for nobody.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import apsw
+
+from homarus.core.errors import Corrupt, StoreError
+from homarus.core.lanes import Lanes
+from homarus.core.message import Json
+from homarus.core.principal import OWNER, Principal
+from homarus.store import rows
+from homarus.store.base import Entry, Header, Lease, SessionRecord, Unit
+from homarus.store.failure import Translated
+from homarus.store.line import dump, entry_line, header_line, iso, load, read_entry, read_header
+from homarus.store.lock import StateLock
+from homarus.store.mirror import Mirror
+from homarus.store.place import Places, is_agent_id, is_session_id
+from homarus.store.query import select
+from homarus.store.schema import BUSY_MS, check_version, configure, migrate
+from homarus.store.transcript_file import Repair
+from homarus.store.writer import Writer
+
+# A read of more entries than this leaves the event loop.
+_QUICK_ENTRIES = 200
+_EPOCH_SIZE = 1 << 32
+
+_Step: TypeAlias = Callable[[apsw.Connection], None]
+
+
+def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> "SqliteStore":
+    """Open (or make) the store of a state directory; InUse when another process has it.
+
+    `mirror=False` leaves `sessions.json` and the transcript files alone. `read_only` is for a
+    look at what another process may be writing: it holds no lock, and makes nothing; of files
+    that the gateway has not taken in yet it knows nothing, except where there is no database.
+    """
+    places = Places(state)
+    if read_only and (places.database.exists() or not places.agents()):
+        return SqliteStore(_Engine.to_read(places), OWNER)
+    lock = StateLock(places.state)
+    try:
+        return SqliteStore(_Engine.to_write(places, lock, mirror=mirror), OWNER)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def check_database(path: Path) -> None:
+    """Read a whole database; Corrupt when it is not sound."""
+    with Translated(path), ExitStack() as opened:
+        found = select(_reader(path, opened), "PRAGMA quick_check(3)")
+        if found != [("ok",)]:
+            said = "; ".join(str(row[0]) for row in found)
+            raise Corrupt(f"{path} is damaged: {said}", fix="restore it from a backup")
+
+
+@dataclass(slots=True)
+class _Engine:
+    """What every scope of one open store shares."""
+
+    places: Places
+    quick: apsw.Connection  # for a row, on the event loop
+    bulk: apsw.Connection  # for many, on a thread
+    lock: StateLock | None = None
+    writer: Writer | None = None
+    mirror: Mirror | None = None
+    epoch: int = 0
+    tokens: int = 0
+    closed: bool = False
+    bulk_lock: threading.Lock = field(default_factory=threading.Lock)
+    leases: Lanes = field(default_factory=Lanes)
+
+    @classmethod
+    def to_write(cls, places: Places, lock: StateLock, *, mirror: bool) -> Self:
+        path = places.database
+        _make_private(path)
+        with Translated(path), ExitStack() as opened:
+            writing = _connect(path, opened)
+            configure(writing)
+            migrate(writing, path)
+            epoch = _next_epoch(writing)
+            quick, bulk, mirroring = (_reader(path, opened) for _ in range(3))
+            opened.pop_all()  # all is well: who uses a connection closes it
+        writer = Writer(writing, path)
+        view = Mirror(places, mirroring, writer) if mirror else None
+        if view is None:
+            mirroring.close()
+        return cls(places, quick, bulk, lock, writer, view, epoch)
+
+    @classmethod
+    def to_read(cls, places: Places) -> Self:
+        path = places.database
+        with Translated(path), ExitStack() as opened:
+            if path.exists():
+                quick, bulk = _reader(path, opened), _reader(path, opened)
+                check_version(quick, path)
+            else:  # nothing was ever stored: an empty database in memory
+                quick = bulk = _connect(Path(":memory:"), opened)
+                migrate(quick, path)
+            opened.pop_all()
+        return cls(places, quick, bulk)
+
+    def next_token(self) -> int:
+        """Larger than any before it, over restarts too."""
+        self.tokens += 1
+        return self.epoch * _EPOCH_SIZE + self.tokens
+
+    def close(self) -> None:
+        """Write what waits, then let go. Blocks."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.mirror:
+            self.mirror.close()
+        if self.writer:
+            self.writer.close()
+        with self.bulk_lock:
+            self.bulk.close()
+        self.quick.close()
+        if self.lock:
+            self.lock.release()
+
+
+def _connect(path: Path, opened: ExitStack) -> apsw.Connection:
+    db = apsw.Connection(str(path))
+    opened.callback(db.close)
+    return db
+
+
+def _reader(path: Path, opened: ExitStack) -> apsw.Connection:
+    db = _connect(path, opened)
+    db.set_busy_timeout(BUSY_MS)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, which gives its side files the mode of this one."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    except OSError as exc:
+        raise StoreError(
+            f"cannot write {path}: {exc.strerror}", fix="check its owner and permissions"
+        ) from exc
+
+
+def _next_epoch(db: apsw.Connection) -> int:
+    found = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
+    return int(found[0][0])
+
+
+@dataclass(slots=True)
+class _Unit:
+    """The steps of one unit, and which files they make stale."""
+
+    who: Principal
+    places: Places | None  # None: this principal has no files
+    steps: list[_Step] = field(default_factory=list)
+    transcripts: set[str] = field(default_factory=set)
+    agents: set[str] = field(default_factory=set)
+
+    def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
+        _check_ids(record.session_id, record.agent)
+        data = {**record.data, "sessionId": record.session_id, "updatedAt": record.updated_ms}
+        if self.places is not None:
+            given = record.data.get("sessionFile")
+            data["sessionFile"] = self.places.transcript(record.agent, record.session_id, given)
+        row = rows.SessionRow(
+            record.key, record.agent, record.session_id, record.updated_ms, dump(data, pretty=True)
+        )
+        self.steps.append(lambda db: rows.put_session(db, self.who, row, if_version))
+        self.agents.add(record.agent)
+
+    def delete_session(self, key: str) -> None:
+        def step(db: apsw.Connection) -> None:
+            self.agents.update(rows.delete_session(db, self.who, key))
+
+        self.steps.append(step)
+
+    def open_transcript(self, header: Header) -> None:
+        _check_ids(header.session_id, header.agent)
+        line = header_line(header)
+        self.steps.append(
+            lambda db: rows.open_transcript(db, self.who, header.session_id, header.agent, line)
+        )
+
+    def append(self, session_id: str, *entries: Entry) -> None:
+        if not entries:
+            return
+        lines = [(entry, entry_line(entry)) for entry in entries]
+        self.steps.append(lambda db: rows.append(db, self.who, session_id, lines))
+        self.transcripts.add(session_id)
+
+    def set_leaf(self, session_id: str, entry_id: str | None) -> None:
+        self.steps.append(lambda db: rows.set_leaf(db, self.who, session_id, entry_id))
+
+    def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
+        suffix = f"{reason}.{iso(at_ms).replace(':', '-')}"
+        self.steps.append(lambda db: rows.archive(db, self.who, session_id, suffix))
+        self.transcripts.add(session_id)
+
+    def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
+        text = dump(data)
+        self.steps.append(lambda db: rows.put_record(db, self.who, kind, id, text))
+
+    def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
+        self.steps.append(lambda db: rows.delete_record(db, self.who, kind, id))
+
+    def run(self, db: apsw.Connection) -> None:
+        for step in self.steps:
+            step(db)
+
+
+def _check_ids(session_id: str, agent: str) -> None:
+    if not is_session_id(session_id):
+        raise StoreError(f"{session_id!r} is not a session id")
+    if not is_agent_id(agent):
+        raise StoreError(f"{agent!r} is not an agent id", fix="use a-z, 0-9, - and _")
+
+
+class SqliteStore:
+    """A Store in one folder. Made by `open_store`; see base.py for what it promises."""
+
+    def __init__(self, engine: _Engine, who: Principal) -> None:
+        self._engine, self._who = engine, who
+        self._scope = (who.team, who.user)
+        # Files have no place for a team: only the owner's sessions are mirrored.
+        self._mirror = engine.mirror if who == OWNER else None
+
+    async def __aenter__(self) -> Self:
+        if self._mirror:
+            await asyncio.wrap_future(self._mirror.catch_up())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """Transcript files that held unreadable lines, since the store was opened."""
+        return self._mirror.repairs if self._mirror else ()
+
+    def scoped(self, principal: Principal) -> "SqliteStore":
+        return SqliteStore(self._engine, principal)
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[Unit]:
+        places = self._engine.places if self._mirror else None
+        unit = _Unit(self._who, places)
+        yield unit
+        if not unit.steps:
+            return
+        if self._engine.writer is None:
+            raise StoreError(f"{self._engine.places.database} was opened for reading only")
+        try:
+            await self._engine.writer.run(unit.run)
+        finally:  # a cancelled wait does not undo the commit
+            if self._mirror:
+                self._mirror.touched(unit.transcripts, unit.agents)
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncIterator[Lease]:
+        # One process holds the folder, so a lane in memory is enough; the token outlives it.
+        async with self._engine.leases.enter(dump([*self._scope, name])):
+            yield Lease(name, self._engine.next_token())
+
+    async def session(self, key: str) -> SessionRecord | None:
+        await self._refresh_index(key)
+        record = self._session(key)
+        if record and self._mirror and self._mirror.transcript_changed(record.session_id):
+            await asyncio.wrap_future(self._mirror.take_in_transcript(record.session_id))
+            record = self._session(key)
+        return record
+
+    async def sessions(
+        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+    ) -> Sequence[SessionRecord]:
+        if self._mirror:
+            await asyncio.wrap_future(self._mirror.take_in_indexes())
+        found = self._read(
+            f"{_SESSION} WHERE team = ? AND user = ? AND NOT deleted AND updated_ms >= ?"
+            " AND (?4 IS NULL OR agent = ?4) ORDER BY updated_ms DESC, place DESC LIMIT ?",
+            (*self._scope, since_ms, agent, -1 if limit is None else limit),
+        )
+        return [_record(row) for row in found]
+
+    async def header(self, session_id: str) -> Header | None:
+        await self._refresh_transcript(session_id)
+        found = self._read(
+            "SELECT header, agent FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
+            (*self._scope, session_id),
+        )
+        return read_header(found[0][0], session_id, found[0][1]) if found else None
+
+    async def entries(self, session_id: str, *, after: int = 0) -> Sequence[Entry]:
+        await self._refresh_transcript(session_id)
+        found = self._read(
+            "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
+            (*self._scope, session_id),
+        )
+        if not found or found[0][0] <= after:
+            return []
+        if found[0][0] - after <= _QUICK_ENTRIES:
+            return self._entries(self._engine.quick, session_id, after)
+        return await asyncio.to_thread(self._many_entries, session_id, after)
+
+    async def leaf(self, session_id: str) -> str | None:
+        await self._refresh_transcript(session_id)
+        found = self._read(
+            "SELECT leaf FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
+            (*self._scope, session_id),
+        )
+        return found[0][0] if found else None
+
+    async def record(self, kind: str, id: str) -> Mapping[str, Json] | None:  # noqa: A002 - the word for it
+        found = self._read(
+            "SELECT json FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
+            (*self._scope, kind, id),
+        )
+        return load(found[0][0]) if found else None
+
+    async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
+        found = self._read(
+            "SELECT id, json FROM records WHERE team = ? AND user = ? AND kind = ? ORDER BY id",
+            (*self._scope, kind),
+        )
+        return {record_id: load(text) for record_id, text in found}
+
+    async def flush(self) -> None:
+        """Bring the files up to date now; they are a moment behind otherwise."""
+        if self._mirror:
+            await asyncio.wrap_future(self._mirror.flush())
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._engine.close)
+
+    def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        self._check_open()
+        with Translated(self._engine.places.database):
+            return select(self._engine.quick, sql, values)
+
+    def _session(self, key: str) -> SessionRecord | None:
+        found = self._read(
+            f"{_SESSION} WHERE team = ? AND user = ? AND key = ? AND NOT deleted",
+            (*self._scope, key),
+        )
+        return _record(found[0]) if found else None
+
+    def _many_entries(self, session_id: str, after: int) -> list[Entry]:
+        with self._engine.bulk_lock:
+            self._check_open()
+            return self._entries(self._engine.bulk, session_id, after)
+
+    def _entries(self, db: apsw.Connection, session_id: str, after: int) -> list[Entry]:
+        with Translated(self._engine.places.database):
+            found = select(
+                db,
+                "SELECT json, seq, id, parent, type, at_ms FROM entries"
+                " WHERE team = ? AND user = ? AND session_id = ? AND seq > ? ORDER BY seq",
+                (*self._scope, session_id, after),
+            )
+            return [read_entry(row) for row in found]
+
+    def _check_open(self) -> None:
+        if self._engine.closed:
+            raise StoreError(f"{self._engine.places.database} is closed")
+
+    async def _refresh_index(self, key: str) -> None:
+        agent = key.split(":", 2)[1] if key.startswith("agent:") else ""
+        if self._mirror and is_agent_id(agent) and self._mirror.index_changed(agent):
+            await asyncio.wrap_future(self._mirror.take_in_index(agent))
+
+    async def _refresh_transcript(self, session_id: str) -> None:
+        if self._mirror and self._mirror.transcript_changed(session_id):
+            await asyncio.wrap_future(self._mirror.take_in_transcript(session_id))
+
+
+_SESSION = "SELECT key, agent, session_id, updated_ms, json, version FROM sessions"
+
+
+def _record(row: tuple[Any, ...]) -> SessionRecord:
+    key, agent, session_id, updated_ms, text, version = row
+    return SessionRecord(key, agent, session_id, updated_ms, load(text), version)

@@ -1,0 +1,344 @@
+"""A transcript as a file beside the database: written behind, and taken back when others wrote.
+
+One thread does all of this. A file is only ever appended to; when its stamp is not the one we
+left, it is read again and what is new in it enters the database. What of ours is not in the file
+yet is appended after that.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from homarus.core.principal import OWNER
+from homarus.store import rows
+from homarus.store.base import Header
+from homarus.store.line import header_line, load
+from homarus.store.place import Places, Stamp, is_session_id, stamp_of
+from homarus.store.query import select
+from homarus.store.scan import Scan, scan
+from homarus.store.writer import Writer
+
+log = logging.getLogger(__name__)
+
+_TAIL_BYTES = 4096
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_REMEMBERED_BYTES = 64 << 20
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A file that held lines nobody can read: they were copied to `<file>.corrupt`."""
+
+    path: Path
+    bad: int
+    kept: int
+
+
+@dataclass(slots=True)
+class _View:
+    """What we know of one transcript's file."""
+
+    session_id: str
+    agent: str
+    path: Path
+    header: str = ""
+    moved_to: str | None = None
+    stamp: Stamp | None = None
+    offset: int = 0
+    tail: bytes = b""
+    seq: int = 0
+    stored: bool = False  # the database has this transcript
+
+    @property
+    def archived(self) -> bool:
+        return self.moved_to is not None and self.path.name.endswith(self.moved_to)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    seq: int
+    id: str
+    text: str
+
+
+class TranscriptFiles:
+    """The transcripts of the owner's agents, as files."""
+
+    def __init__(self, places: Places, db: apsw.Connection, writer: Writer) -> None:
+        self._places, self._db, self._writer = places, db, writer
+        self._views: dict[str, _View] = {}
+        self.repairs: list[Repair] = []
+
+    def changed(self, session_id: str) -> bool:
+        """Whether `sync` may have something to take in. Cheap, and safe on any thread."""
+        view = self._views.get(session_id)
+        if view is None:
+            return True
+        return not view.archived and stamp_of(view.path) != view.stamp
+
+    def unwritten(self) -> list[str]:
+        """Transcripts whose file is behind the database."""
+        found = select(
+            self._db,
+            "SELECT session_id FROM transcripts WHERE team = ? AND user = ? AND"
+            " CASE WHEN moved_to IS NULL THEN last_seq > file_seq"
+            " ELSE coalesce(file, '') NOT LIKE '%' || moved_to END",
+            (OWNER.team, OWNER.user),
+        )
+        return [session_id for (session_id,) in found]
+
+    def sync(self, session_id: str) -> None:
+        """Make the database and the file agree: first in, then out. OSError if it cannot."""
+        view = self._views.get(session_id) or self._view(session_id)
+        if view is None or view.archived:
+            return
+        for _ in range(_ATTEMPTS):
+            if self._pass(view):
+                break
+        self._views[session_id] = view
+        _put_aside(view)
+        self._remember(view)
+
+    def _pass(self, view: _View) -> bool:
+        """One try; False when somebody wrote between our look and our write."""
+        stamp = stamp_of(view.path)
+        if stamp is None:  # no file, or it is gone: all of it is written
+            view.stamp, view.offset, view.tail, view.seq = None, 0, b"", 0
+        pending = self._pending(view)
+        if stamp == view.stamp:
+            return _extend(view, pending)
+        rest = _rest_of_ours(view, _blob(view, pending))
+        if rest is not None:
+            view.stamp = stamp
+            if not _append(view, rest, new_line=False):
+                return False
+            view.seq = pending[-1].seq if pending else view.seq
+            return True
+        held = self._take_in(view)
+        return _extend(view, self._pending(view), held)
+
+    def _view(self, session_id: str) -> _View | None:
+        found = select(
+            self._db,
+            "SELECT agent, header, moved_to, file, file_size, file_mtime_ns, file_inode,"
+            " file_offset, file_tail, file_seq FROM transcripts"
+            " WHERE team = ? AND user = ? AND session_id = ?",
+            (OWNER.team, OWNER.user, session_id),
+        )
+        if not found:
+            place = self._place(session_id)
+            return _View(session_id, *place) if place and stamp_of(place[1]) else None
+        agent, header, moved_to, file, size, mtime_ns, inode, offset, tail, seq = found[0]
+        if file is None:
+            place = self._place(session_id)
+            path = place[1] if place else Path(self._places.transcript(agent, session_id))
+        else:
+            path = self._places.state / file
+        stamp = None if size is None else Stamp(size, mtime_ns, inode)
+        return _View(
+            session_id, agent, path, header, moved_to, stamp, offset, tail or b"", seq, stored=True
+        )
+
+    def _place(self, session_id: str) -> tuple[str, Path] | None:
+        """The agent and the file that a session of this id names."""
+        found = select(
+            self._db,
+            "SELECT agent, json FROM sessions"
+            " WHERE team = ? AND user = ? AND session_id = ? AND NOT deleted LIMIT 1",
+            (OWNER.team, OWNER.user, session_id),
+        )
+        if not found or not is_session_id(session_id):
+            return None
+        agent, text = found[0]
+        named = load(text).get("sessionFile")
+        return agent, Path(self._places.transcript(agent, session_id, named))
+
+    def _pending(self, view: _View) -> list[_Pending]:
+        if not view.stored:
+            return []
+        found = select(
+            self._db,
+            "SELECT seq, id, json FROM entries"
+            " WHERE team = ? AND user = ? AND session_id = ? AND seq > ? ORDER BY seq",
+            (OWNER.team, OWNER.user, view.session_id, view.seq),
+        )
+        return [_Pending(*row) for row in found]
+
+    def _take_in(self, view: _View) -> Collection[str]:
+        """Import the file; the ids it holds."""
+        with os.fdopen(os.open(view.path, _READ), "rb") as file:
+            stamp = _stamp(os.fstat(file.fileno()))
+            read = scan(file)
+            tail = _digest(file.fileno(), read.end)
+        header = read.header or view.header or _made_header(view, read, stamp)
+        entries = [(found.entry, found.text) for found in read.found]
+
+        def enter(db: apsw.Connection) -> rows.TakenIn:
+            rows.open_transcript(db, OWNER, view.session_id, view.agent, header)
+            return rows.take_in(db, OWNER, view.session_id, entries, view.seq)
+
+        taken = self._writer.submit(enter).result()
+        self._quarantine(view.path, read)
+        view.header, view.stored = header, True
+        view.stamp, view.offset, view.tail, view.seq = stamp, read.end, tail, taken.floor
+        if taken.changes:
+            log.info("took %d entries from %s", taken.changes, view.path)
+        return {entry.id for entry, _ in entries}
+
+    def _quarantine(self, path: Path, read: Scan) -> None:
+        if not read.bad:
+            return
+        aside = path.with_name(path.name + ".corrupt")
+        before = _known_lines(aside)
+        fresh = [line for line in dict.fromkeys(read.bad) if line not in before]
+        if not fresh:
+            return
+        fd = os.open(aside, _APPEND, 0o600)
+        with os.fdopen(fd, "ab") as file:
+            file.write(b"".join(line + b"\n" for line in fresh))
+        repair = Repair(path, len(fresh), len(read.found))
+        self.repairs.append(repair)
+        log.warning(
+            "%s: %d unreadable line(s) copied to %s; %d entries kept",
+            path, repair.bad, aside.name, repair.kept,
+        )  # fmt: skip
+
+    def _remember(self, view: _View) -> None:
+        if not view.stored:
+            return
+        size, mtime_ns, inode = (
+            (view.stamp.size, view.stamp.mtime_ns, view.stamp.inode)
+            if view.stamp
+            else (None, None, None)
+        )
+        file = str(view.path.relative_to(self._places.state))
+        values = (file, size, mtime_ns, inode, view.offset, view.tail, view.seq)
+        scope = (OWNER.team, OWNER.user, view.session_id)
+        self._writer.later(
+            f"transcript {view.session_id}",
+            lambda db: db.execute(
+                "UPDATE transcripts SET file = ?, file_size = ?, file_mtime_ns = ?,"
+                " file_inode = ?, file_offset = ?, file_tail = ?, file_seq = ?"
+                " WHERE team = ? AND user = ? AND session_id = ?",
+                (*values, *scope),
+            ),
+        )
+
+
+def _blob(view: _View, pending: list[_Pending], held: Collection[str] = ()) -> bytes:
+    """The lines to write: those of `pending` that the file does not hold."""
+    lines = [row.text for row in pending if row.id not in held]
+    if lines and view.offset == 0:
+        lines.insert(0, view.header)
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _extend(view: _View, pending: list[_Pending], held: Collection[str] = ()) -> bool:
+    blob = _blob(view, pending, held)
+    if blob and not _append(view, blob, new_line=True):
+        return False
+    view.seq = pending[-1].seq if pending else view.seq
+    return True
+
+
+def _rest_of_ours(view: _View, blob: bytes) -> bytes | None:
+    """What is left to write, when beyond the known offset stands only a beginning of it.
+
+    So it is after a crash, or a write that the disk cut short.
+    """
+    if not view.stored:
+        return None
+    fd = os.open(view.path, _READ)
+    try:
+        size = os.fstat(fd).st_size
+        if not view.offset <= size <= view.offset + len(blob):
+            return None
+        if view.tail and _digest(fd, view.offset) != view.tail:
+            return None
+        extra = os.pread(fd, size - view.offset, view.offset) if size > view.offset else b""
+        # A file of the known length with another stamp was edited in place.
+        same = blob.startswith(extra) and (extra or view.stamp is None)
+        return blob[len(extra) :] if same else None
+    finally:
+        os.close(fd)
+
+
+def _append(view: _View, blob: bytes, *, new_line: bool) -> bool:
+    """Write at the end, and note the stamp; False when the file is not as it was.
+
+    With `new_line`, a torn last line is ended first, so that nothing merges with it.
+    """
+    try:
+        fd = os.open(view.path, _APPEND, 0o600)
+    except FileNotFoundError:
+        view.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(view.path, _APPEND, 0o600)
+    try:
+        before = os.fstat(fd).st_size
+        if before != (view.stamp.size if view.stamp else 0):
+            return False
+        if new_line and before and os.pread(fd, 1, before - 1) != b"\n":
+            blob = b"\n" + blob
+        _write(fd, blob, before)
+        after = os.fstat(fd)
+        if after.st_size != before + len(blob):  # somebody wrote at the same time: look again
+            return False
+        view.stamp, view.offset = _stamp(after), after.st_size
+        view.tail = _digest(fd, after.st_size)
+    finally:
+        os.close(fd)
+    return True
+
+
+def _write(fd: int, blob: bytes, before: int) -> None:
+    written = 0
+    try:
+        while written < len(blob):
+            written += os.write(fd, blob[written:] if written else blob)
+    except OSError:  # no half line stays behind, unless somebody wrote after it
+        with contextlib.suppress(OSError):
+            if os.fstat(fd).st_size == before + written:
+                os.ftruncate(fd, before)
+        raise
+
+
+def _put_aside(view: _View) -> None:
+    if view.moved_to is None:
+        return
+    target = view.path.with_name(f"{view.path.name}.{view.moved_to}")
+    with contextlib.suppress(FileNotFoundError):
+        view.path.rename(target)
+    view.path = target
+
+
+def _digest(fd: int, end: int) -> bytes:
+    start = max(0, end - _TAIL_BYTES)
+    return hashlib.blake2b(os.pread(fd, end - start, start), digest_size=16).digest()
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("not a regular file")
+    return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _known_lines(path: Path) -> set[bytes]:
+    try:
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            return set(file.read(_MAX_REMEMBERED_BYTES).split(b"\n"))
+    except FileNotFoundError:
+        return set()
+
+
+def _made_header(view: _View, read: Scan, stamp: Stamp) -> str:
+    first = read.found[0].entry.at_ms if read.found else 0
+    return header_line(Header(view.session_id, view.agent, first or stamp.mtime_ns // 1_000_000))

@@ -1,0 +1,177 @@
+"""The one thread that writes the database: what waits together is committed together.
+
+Each job runs in its own savepoint, so a failing one takes back its own writes only. A commit that
+fails fails every job in it. A batch wakes each event loop once.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import apsw
+
+from homarus.core.errors import HomarusError, StoreError
+from homarus.store.failure import store_error
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[apsw.Connection], T]
+
+MAX_BATCH = 128
+# What a job may raise: SQLite's errors, ours, and values SQLite cannot hold.
+_EXPECTED = (apsw.Error, HomarusError, ValueError, TypeError, OverflowError, MemoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    job: Job[Any]
+    loop: asyncio.AbstractEventLoop | None  # None: a thread waits
+    future: "asyncio.Future[Any] | Future[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    task: _Task
+    value: Any = None
+    error: BaseException | None = None
+
+    def tell(self) -> None:
+        if self.task.future.done():  # the waiter was cancelled
+            return
+        if self.error is not None:
+            self.task.future.set_exception(self.error)
+        else:
+            self.task.future.set_result(self.value)
+
+
+class Writer:
+    """Runs jobs on its connection, in order, in groups."""
+
+    def __init__(self, db: apsw.Connection, path: Path) -> None:
+        self._db, self._path = db, path
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._later: dict[str, Job[object]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, job: Job[T]) -> T:
+        """Run a job; when this returns, what it wrote is on disk."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(_Task(job, loop, future))
+        return await future
+
+    def submit(self, job: Job[T]) -> Future[T]:
+        """The same for a thread that is not an event loop's."""
+        future: Future[T] = Future()
+        self._put(_Task(job, None, future))
+        return future
+
+    def later(self, name: str, job: Job[object]) -> None:
+        """Run a job with the next batch; a newer one of the same name takes its place.
+
+        For bookkeeping that may be lost: it costs no commit of its own.
+        """
+        with self._lock:
+            self._later[name] = job
+
+    def close(self) -> None:
+        """Finish what was submitted, then stop. Blocks until it is done."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+            if not closed:
+                self._tasks.put(None)
+        self._thread.join()
+
+    def _put(self, task: _Task) -> None:
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"{self._path} is closed")
+            self._tasks.put(task)
+
+    def _run(self) -> None:
+        batch: list[_Task] = []
+        try:
+            closing = False
+            while not closing:
+                batch, closing = self._next_batch()
+                if batch or self._later:
+                    _settle(self._commit(batch))
+                batch = []
+        finally:  # nobody is left waiting, whatever happened above
+            self._refuse(batch)
+            self._db.close()
+
+    def _next_batch(self) -> tuple[list[_Task], bool]:
+        batch: list[_Task] = []
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                return batch, True
+            batch.append(task)
+            if len(batch) >= MAX_BATCH or self._tasks.empty():
+                return batch, False
+
+    def _commit(self, batch: Sequence[_Task]) -> list[_Outcome]:
+        with self._lock:
+            later, self._later = self._later, {}
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for job in later.values():
+                self._apply(_Task(job, None, Future()))
+            outcomes = [self._apply(task) for task in batch]
+            self._db.execute("COMMIT")
+        except _EXPECTED as exc:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            return [_Outcome(task, error=self._error(exc)) for task in batch]
+        return outcomes
+
+    def _apply(self, task: _Task) -> _Outcome:
+        self._db.execute("SAVEPOINT unit")
+        try:
+            value = task.job(self._db)
+        except _EXPECTED as exc:
+            if not self._db.in_transaction:
+                raise  # SQLite gave up the whole transaction: the batch is lost with it
+            self._db.execute("ROLLBACK TO unit; RELEASE unit")
+            return _Outcome(task, error=self._error(exc))
+        self._db.execute("RELEASE unit")
+        return _Outcome(task, value)
+
+    def _error(self, exc: BaseException) -> BaseException:
+        return store_error(exc, self._path) if isinstance(exc, apsw.Error) else exc
+
+    def _refuse(self, rest: list[_Task]) -> None:
+        with self._lock:
+            self._closed = True
+        while not self._tasks.empty():
+            task = self._tasks.get()
+            if task is not None:
+                rest.append(task)
+        _settle([_Outcome(task, error=StoreError(f"{self._path} is closed")) for task in rest])
+
+
+def _settle(outcomes: Sequence[_Outcome]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.task.loop is None:
+            outcome.tell()
+        else:
+            by_loop.setdefault(outcome.task.loop, []).append(outcome)
+    for loop, told in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_tell_all, told)
+        except RuntimeError:  # the loop is closed: nobody waits there any more
+            continue
+
+
+def _tell_all(outcomes: Sequence[_Outcome]) -> None:
+    for outcome in outcomes:
+        outcome.tell()

@@ -1,0 +1,83 @@
+"""Stand-ins for the seams, for our tests and for plugin authors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+
+from homarus.channels.base import Capabilities, Receive
+from homarus.core.errors import ProviderError
+from homarus.core.message import (
+    Inbound,
+    Message,
+    Origin,
+    Outbound,
+    Part,
+    StopReason,
+    Text,
+    Thinking,
+)
+from homarus.providers.base import Delta, Request, TextDelta, ThinkingDelta
+
+
+def say(*parts: Part | str) -> Message:
+    """An assistant message as a scripted model gives it."""
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message("assistant", made, origin=Origin("scripted", "scripted", "scripted-1"))
+
+
+class Hang:
+    """A step of a script: the model never answers (until it is cancelled)."""
+
+
+class ScriptedProvider:
+    """A Provider that answers from a script: messages, errors, or a Hang. Streams word by word."""
+
+    name = "scripted"
+    api = "scripted"
+
+    def __init__(self, script: Iterable[Message | ProviderError | Hang]) -> None:
+        self._script = iter(script)
+        self.requests: list[Request] = []
+        self.closed = False
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        self.requests.append(request)
+        step = next(self._script, None)
+        if step is None:
+            raise AssertionError(f"the script has no answer {len(self.requests)}")
+        if isinstance(step, ProviderError):
+            raise step
+        if isinstance(step, Hang):
+            yield TextDelta("I was saying")
+            await asyncio.Event().wait()
+            return
+        for part in step.parts:
+            if isinstance(part, Thinking):
+                yield ThinkingDelta(part.text)
+            elif isinstance(part, Text):
+                for word in part.text.splitlines(keepends=True):
+                    yield TextDelta(word)
+        stop: StopReason = "toolUse" if step.calls else "stop"
+        origin = step.origin or Origin("scripted", "scripted", request.model)
+        yield replace(step, origin=replace(origin, stop=stop))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class ListChannel:
+    """A Channel that receives from one list and sends to another."""
+
+    name = "list"
+    capabilities = Capabilities()
+
+    def __init__(self, inbound: Iterable[Inbound] = ()) -> None:
+        self._inbound = inbound
+        self.sent: list[Outbound] = []
+
+    async def run(self, receive: Receive) -> None:
+        for message in self._inbound:
+            await receive(message)
+
+    async def send(self, message: Outbound) -> None:
+        self.sent.append(message)

@@ -1,0 +1,208 @@
+"""A Store that forgets: for tests, and for trying something without a trace on disk."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from homarus.core.errors import Conflict, NotFound
+from homarus.core.lanes import Lanes
+from homarus.core.message import Json
+from homarus.core.principal import OWNER, Principal
+from homarus.store.base import Entry, Header, Lease, SessionRecord, Unit
+from homarus.store.line import dump, load
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Transcript:
+    header: Header
+    leaf: str | None = None
+    entries: list[Entry] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Everything one principal has stored."""
+
+    sessions: dict[str, SessionRecord] = field(default_factory=dict)
+    transcripts: dict[str, _Transcript] = field(default_factory=dict)
+    records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
+
+    def copy(self) -> "_Rows":
+        transcripts = {
+            session_id: replace(transcript, entries=list(transcript.entries))
+            for session_id, transcript in self.transcripts.items()
+        }
+        return _Rows(dict(self.sessions), transcripts, dict(self.records))
+
+    def transcript(self, session_id: str) -> _Transcript:
+        if session_id not in self.transcripts:
+            raise NotFound(f"there is no transcript {session_id}", fix="open it first")
+        return self.transcripts[session_id]
+
+
+class _Unit:
+    """Steps, done when the block ends: on a copy of the rows, which then takes their place."""
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[_Rows], None]] = []
+
+    def run(self, rows: _Rows) -> None:
+        for step in self._steps:
+            step(rows)
+
+    def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
+        data = {**record.data, "sessionId": record.session_id, "updatedAt": record.updated_ms}
+        kept = replace(record, data=_own(data))
+
+        def step(rows: _Rows) -> None:
+            stored = rows.sessions.get(record.key)
+            version = stored.version if stored else 0
+            if if_version is not None and version != if_version:
+                raise Conflict(f"session {record.key} is at version {version}, not {if_version}")
+            rows.sessions[record.key] = replace(kept, version=version + 1)
+
+        self._steps.append(step)
+
+    def delete_session(self, key: str) -> None:
+        self._steps.append(lambda rows: _drop(rows.sessions, key))
+
+    def open_transcript(self, header: Header) -> None:
+        def step(rows: _Rows) -> None:
+            rows.transcripts.setdefault(header.session_id, _Transcript(header))
+
+        self._steps.append(step)
+
+    def append(self, session_id: str, *entries: Entry) -> None:
+        kept = [replace(entry, data=_own(entry.data)) for entry in entries]
+
+        def step(rows: _Rows) -> None:
+            transcript = rows.transcript(session_id)
+            taken = {entry.id for entry in transcript.entries}
+            for entry in kept:
+                if entry.id in taken:
+                    raise Conflict(f"session {session_id} already has an entry {entry.id}")
+                taken.add(entry.id)
+                transcript.entries.append(replace(entry, seq=len(transcript.entries) + 1))
+                transcript.leaf = entry.id
+
+        self._steps.append(step)
+
+    def set_leaf(self, session_id: str, entry_id: str | None) -> None:
+        def step(rows: _Rows) -> None:
+            transcript = rows.transcript(session_id)
+            if entry_id is not None and all(one.id != entry_id for one in transcript.entries):
+                raise NotFound(f"session {session_id} has no entry {entry_id}")
+            transcript.leaf = entry_id
+
+        self._steps.append(step)
+
+    def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
+        """There is no file to put aside."""
+
+    def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
+        kept = _own(data)
+
+        def step(rows: _Rows) -> None:
+            rows.records[kind, id] = kept
+
+        self._steps.append(step)
+
+    def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
+        self._steps.append(lambda rows: _drop(rows.records, (kind, id)))
+
+
+def _own(data: Mapping[str, Json]) -> dict[str, Json]:
+    """A copy nobody else holds, as if it had been on disk."""
+    copied: dict[str, Json] = load(dump(data))
+    return copied
+
+
+def _drop(rows: dict[K, V], key: K) -> None:
+    rows.pop(key, None)
+
+
+@dataclass(slots=True)
+class _Memory:
+    rows: dict[Principal, _Rows] = field(default_factory=dict)
+    lanes: Lanes = field(default_factory=Lanes)
+    token: int = 0
+
+
+class MemoryStore:
+    """A Store in memory; see store/base.py for what it promises (but for the disk)."""
+
+    def __init__(self, memory: _Memory | None = None, who: Principal = OWNER) -> None:
+        self._memory, self._who = memory or _Memory(), who
+        self._memory.rows.setdefault(who, _Rows())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def _rows(self) -> _Rows:
+        return self._memory.rows[self._who]
+
+    def scoped(self, principal: Principal) -> "MemoryStore":
+        return MemoryStore(self._memory, principal)
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[Unit]:
+        unit = _Unit()
+        yield unit
+        rows = self._rows.copy()
+        unit.run(rows)
+        self._memory.rows[self._who] = rows
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncIterator[Lease]:
+        async with self._memory.lanes.enter(f"{self._who} {name}"):
+            self._memory.token += 1
+            yield Lease(name, self._memory.token)
+
+    async def session(self, key: str) -> SessionRecord | None:
+        return self._rows.sessions.get(key)
+
+    async def sessions(
+        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+    ) -> Sequence[SessionRecord]:
+        found = [
+            record
+            for record in reversed(self._rows.sessions.values())
+            if agent in {None, record.agent} and record.updated_ms >= since_ms
+        ]
+        return sorted(found, key=lambda record: -record.updated_ms)[:limit]
+
+    async def header(self, session_id: str) -> Header | None:
+        transcript = self._rows.transcripts.get(session_id)
+        return transcript.header if transcript else None
+
+    async def entries(self, session_id: str, *, after: int = 0) -> Sequence[Entry]:
+        transcript = self._rows.transcripts.get(session_id)
+        return transcript.entries[after:] if transcript else []
+
+    async def leaf(self, session_id: str) -> str | None:
+        transcript = self._rows.transcripts.get(session_id)
+        return transcript.leaf if transcript else None
+
+    async def record(self, kind: str, id: str) -> Mapping[str, Json] | None:  # noqa: A002 - the word for it
+        return self._rows.records.get((kind, id))
+
+    async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
+        found = self._rows.records
+        return {name[1]: found[name] for name in sorted(found) if name[0] == kind}
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

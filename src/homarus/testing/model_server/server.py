@@ -1,0 +1,327 @@
+"""The server itself: HTTP on asyncio streams, scripts, faults at the level of bytes, records."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+from homarus.core.message import Json
+from homarus.testing.model_server.dialect import Ask, Dialect, Speaker
+from homarus.testing.model_server.markers import Markers, tag_of
+from homarus.testing.model_server.openai import OpenAIDialect
+from homarus.testing.model_server.pipe import HungUp, Pipe, read_request, write_whole
+from homarus.testing.model_server.script import (
+    Answer,
+    CallTools,
+    Comments,
+    Content,
+    Cut,
+    Delay,
+    Fail,
+    Gate,
+    Hold,
+    LongLine,
+    Overflow,
+    Raw,
+    Replay,
+    Say,
+    Shape,
+    Step,
+    Stop,
+    Tokens,
+    Trouble,
+)
+
+YIELD_EVERY = 16  # events sent before others get a turn
+_CONTENT = (Say, CallTools, Tokens, Stop)
+
+
+@dataclass(slots=True, eq=False)
+class Received:
+    """One request and what became of it. Times are the wall clock's seconds."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Json
+    at_s: float
+    first_s: float = 0.0
+    end_s: float = 0.0
+    outcome: Literal["open", "answered", "cut", "client left"] = "open"
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    stats: dict[str, Json] = field(default_factory=dict)
+
+
+class ModelServer:
+    """`async with ModelServer() as server`, then ask `server.url`."""
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.requests: list[Received] = []
+        self.peak = 0  # the most requests under way at once
+        self._host, self._port = host, port
+        self._dialects: tuple[Dialect, ...] = (OpenAIDialect(),)
+        self._answers: deque[Answer] = deque()
+        self._markers = Markers()
+        self._under_way = 0
+        self._arrival = asyncio.Event()
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL, as a provider is configured with."""
+        return f"http://{self._host}:{self._port}/v1"
+
+    def script(self, *answers: Answer) -> None:
+        """Answer the next requests so, in this order."""
+        self._answers.extend(answers)
+
+    async def arrived(self, count: int) -> None:
+        """Returns when so many requests have come, answered or not."""
+        while len(self.requests) < count:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        self._server = await asyncio.start_server(
+            self._accept, self._host, self._port, limit=1 << 20
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        # Not told of the test's own exception: it would come back wrapped in a group.
+        await self._group.__aexit__(None, None, None)
+
+    async def serve(self) -> None:
+        """Serve until cancelled."""
+        await asyncio.Event().wait()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._group.create_task(self._talk(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests of one connection, one after the other."""
+        try:
+            while (head := await read_request(reader)) is not None:
+                method, path, headers, raw = head
+                received = Received(method, path, headers, _parsed(raw), time.time())
+                self._under_way += 1
+                self.peak = max(self.peak, self._under_way)
+                try:
+                    await self._answer(received, len(raw), reader, writer)
+                finally:
+                    self._under_way -= 1
+                    self._close(received)
+                if received.outcome != "answered" or headers.get("connection") == "close":
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError, ValueError):
+            pass  # it left, or does not speak HTTP
+        except asyncio.CancelledError:
+            writer.transport.abort()  # nobody waits for what was not sent yet
+            raise
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def _close(self, received: Received) -> None:
+        received.end_s = time.time()
+        if received.outcome == "open":
+            received.outcome = "client left"
+        received.stats.update(first=received.first_s, end=received.end_s)
+        received.ended.set()
+
+    async def _answer(
+        self,
+        received: Received,
+        body_bytes: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        path = received.path.partition("?")[0]
+        for dialect in self._dialects:
+            ask = dialect.ask(path, received.body, body_bytes)
+            if ask is not None:
+                self._record(received, ask)
+                steps = self._answers.popleft() if self._answers else self._markers.steps(ask)
+                await _Performance(received, dialect, ask, reader, writer).play(steps)
+                return
+        await write_whole(writer, *self._other(received, path))
+        received.outcome = "answered"
+
+    def _other(self, received: Received, path: str) -> tuple[int, bytes]:
+        if path == "/healthz":
+            return 200, b'{"ok":true}'
+        if path == "/_stats":
+            stats = [r.stats for r in self.requests if r.ended.is_set()]
+            if "clear=1" in received.path:
+                self.requests = [r for r in self.requests if not r.ended.is_set()]
+            return 200, json.dumps(stats).encode()
+        for dialect in self._dialects:
+            found = dialect.other(received.method, path, received.body)
+            if found is not None:
+                self.requests.append(received)
+                received.stats = {"kind": "other", "path": path, "arr": received.at_s}
+                return 200, json.dumps(found).encode()
+        problem = {"error": {"message": f"no route {received.method} {path}"}}
+        return 404, json.dumps(problem).encode()
+
+    def _record(self, received: Received, ask: Ask) -> None:
+        self.requests.append(received)
+        self._arrival.set()
+        received.stats = {
+            "kind": "chat",
+            "tag": tag_of(ask),
+            "arr": received.at_s,
+            "bytes": ask.body_bytes,
+            "msgs": len(ask.said),
+            "tools": ask.tools,
+            "after_tool": bool(ask.said) and ask.said[-1].role == "tool",
+        }
+
+
+class _Performance:
+    """One answer being played."""
+
+    def __init__(
+        self,
+        received: Received,
+        dialect: Dialect,
+        ask: Ask,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._received, self._dialect, self._ask = received, dialect, ask
+        self._reader, self._writer = reader, writer
+
+    async def play(self, steps: Answer) -> None:
+        received = self._received
+        rest = list(steps)
+        try:
+            while rest and isinstance(rest[0], Delay | Gate | Hold):
+                await self._wait(rest.pop(0))
+            received.first_s = time.time()
+            refusal = next((s for s in rest if isinstance(s, Fail | Overflow)), None)
+            if refusal is not None:
+                await self._refuse(refusal)
+            elif self._ask.stream:
+                await self._stream(rest)
+            else:
+                await self._whole(rest)
+        except HungUp:
+            received.outcome = "cut"
+        else:
+            received.outcome = "answered"
+
+    async def _refuse(self, step: Fail | Overflow) -> None:
+        refusal = self._dialect.refuse(step)
+        headers = dict(step.headers) if isinstance(step, Fail) else {}
+        if isinstance(step, Fail) and step.retry_after:
+            headers["Retry-After"] = step.retry_after
+        await write_whole(self._writer, refusal.status, refusal.body, headers)
+
+    async def _whole(self, steps: Answer) -> None:
+        for step in steps:
+            if isinstance(step, Raw):
+                await write_whole(self._writer, 200, step.data)
+                return
+        content = [step for step in steps if isinstance(step, _CONTENT)]
+        await write_whole(self._writer, 200, self._dialect.whole(self._ask, content))
+
+    async def _stream(self, steps: list[Step]) -> None:
+        shape = next((s for s in steps if isinstance(s, Shape)), Shape())
+        pipe = Pipe(self._reader, self._writer, shape)
+        await pipe.open()
+        recorded = next((s for s in steps if isinstance(s, Replay)), None)
+        if recorded is not None:
+            await pipe.send(recorded.data)
+            await pipe.end()
+            return
+        speaker = self._dialect.speak(self._ask)
+        for event in speaker.begin():
+            await pipe.send(event)
+        for step in steps:
+            await self._perform(step, speaker, pipe)
+        if shape.end:
+            for event in speaker.end():
+                await pipe.send(event)
+        await pipe.end()
+
+    async def _perform(self, step: Step, speaker: Speaker, pipe: Pipe) -> None:
+        match step:
+            case Say() | CallTools() | Tokens() | Stop():
+                await self._say(step, speaker, pipe)
+            case Trouble():
+                for event in speaker.trouble(step):
+                    await pipe.send(event)
+            case Delay() | Gate() | Hold():
+                await pipe.flush()
+                await self._wait(step)
+            case Comments() | Raw() | LongLine() | Cut():
+                await self._misbehave(step, pipe)
+            case Shape() | Fail() | Overflow() | Replay():
+                pass  # already done
+
+    async def _say(self, step: Content, speaker: Speaker, pipe: Pipe) -> None:
+        gap_s = step.gap_s if isinstance(step, Say) else 0.0
+        for count, event in enumerate(speaker.say(step), 1):
+            await pipe.send(event)
+            if gap_s:
+                await pipe.flush()
+                await asyncio.sleep(gap_s)
+            elif count % YIELD_EVERY == 0:
+                await pipe.flush()
+
+    async def _misbehave(self, step: Comments | Raw | LongLine | Cut, pipe: Pipe) -> None:
+        match step:
+            case Comments():
+                await self._comment(step, pipe)
+            case Raw(data):
+                await pipe.send(data)
+            case LongLine(size_bytes):
+                for _ in range(0, size_bytes, 1 << 16):
+                    await pipe.send(b"x" * (1 << 16))
+                    await pipe.flush()
+            case Cut(how):
+                await pipe.cut(how)
+
+    async def _comment(self, step: Comments, pipe: Pipe) -> None:
+        sent = 0
+        while step.times is None or sent < step.times:
+            await pipe.send(b": " + step.text.encode() + b"\n\n")
+            await pipe.flush()
+            sent += 1
+            if step.times is None:
+                await asyncio.sleep(step.every_s)
+
+    async def _wait(self, step: Step) -> None:
+        match step:
+            case Delay(seconds):
+                await asyncio.sleep(seconds)
+            case Gate(opened):
+                await opened.wait()
+            case Hold():
+                await self._reader.read(1)
+                raise ConnectionResetError("the client left")
+            case _:
+                pass
+
+
+def _parsed(raw: bytes) -> Json:
+    try:
+        return json.loads(raw) if raw else None
+    except ValueError:
+        return None

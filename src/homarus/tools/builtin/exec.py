@@ -1,0 +1,118 @@
+"""The `exec` tool: a shell command, run after a person said yes to exactly that text."""
+
+import os
+from typing import Annotated
+
+from pydantic import Field
+
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.message import Text
+from homarus.tools.exec.consent import ask_to_run
+from homarus.tools.exec.environment import build_environment
+from homarus.tools.exec.run import Outcome, run_command
+from homarus.tools.folder import DescriptorFolder
+from homarus.tools.guard import Beneath
+from homarus.tools.tool import Result, Tool, ToolContext, tool
+
+TIMEOUT_S = 1800.0
+MAX_TIMEOUT_S = 86_400.0
+MAX_COMMAND_CHARS = 20_000
+
+
+def exec_tool(default_timeout_s: float = TIMEOUT_S) -> Tool:
+    """The tool, with the time a command gets when the model names none."""
+
+    @tool(
+        group="runtime",
+        name="exec",
+        aliases=("bash", "code_run"),
+        serial=True,
+        asks=True,
+        timeout_s=None,
+    )
+    async def run(
+        ctx: ToolContext,
+        command: Annotated[str, Field(description="Shell command, run with sh -c")],
+        workdir: Annotated[str | None, Field(description="Folder in the workspace")] = None,
+        env: Annotated[dict[str, str] | None, Field(description="More variables")] = None,
+        timeout_s: Annotated[
+            float | None,
+            Field(
+                validation_alias="timeout",
+                gt=0,
+                le=MAX_TIMEOUT_S,
+                description="Seconds it may take",
+            ),
+        ] = None,
+    ) -> Result:
+        """Run a shell command in the workspace. A person is asked first, every time.
+
+        It has no terminal and no input. Processes it leaves in the background end with it.
+        """
+        return await _exec(ctx, command, workdir or ".", env or {}, timeout_s or default_timeout_s)
+
+    return run
+
+
+execute = exec_tool()
+
+
+async def _exec(
+    ctx: ToolContext, command: str, workdir: str, env: dict[str, str], timeout_s: float
+) -> Result:
+    _check(command)
+    environment = build_environment(env, os.environ)
+    beneath = Beneath(ctx.workspace)
+    with beneath.hold(workdir) as held:
+        if not isinstance(held.folder, DescriptorFolder):
+            raise ToolDenied("exec denied: it needs Linux or macOS")
+        folder = str(ctx.workspace / held.path)
+        question = ask_to_run(command, folder=folder, env=env, timeout_s=timeout_s)
+        if not await ctx.ask(question):
+            raise ToolDenied("exec denied: nobody approved this command")
+        with beneath.hold(workdir) as now:
+            if not os.path.samestat(now.folder.stat_self(), held.folder.stat_self()):
+                raise ToolDenied(f"exec denied: {folder} is not the folder that was approved")
+        outcome = await run_command(
+            command,
+            folder_fd=held.folder.fd,
+            env=environment,
+            timeout_s=timeout_s,
+            show=ctx.progress,
+        )
+    return _result(outcome, folder, timeout_s)
+
+
+def _check(command: str) -> None:
+    if not command.strip():
+        raise ToolError("the command is empty")
+    if len(command) > MAX_COMMAND_CHARS:
+        raise ToolError(
+            f"the command has {len(command)} characters: nobody can read it before saying yes",
+            fix="write a script to a file and run that",
+        )
+    if "\0" in command or any("\ud800" <= ch <= "\udfff" for ch in command):
+        raise ToolError("the command holds a character that cannot be passed to a program")
+
+
+def _result(outcome: Outcome, folder: str, timeout_s: float) -> Result:
+    ok = outcome.exit_code == 0 and not outcome.timed_out
+    output = outcome.output.rstrip("\n")
+    note = ""
+    if outcome.timed_out:
+        note = f"[The command was ended: it was not done after {timeout_s:g} s.]"
+    elif outcome.exit_code is None:
+        note = "[The command ended its own keeper; how it ended is not known.]"
+    elif not ok:
+        note = f"[The command ended with exit code {outcome.exit_code}.]"
+    return Result(
+        (Text("\n\n".join(part for part in (output, note) if part) or "(no output)"),),
+        {
+            "status": "completed" if ok else "failed",
+            "exitCode": outcome.exit_code,
+            "durationMs": outcome.duration_ms,
+            "aggregated": output,
+            "cwd": folder,
+        },
+        is_error=not ok,
+    )

@@ -1,0 +1,157 @@
+"""Files of the workspace: `read`, `write`, `edit`."""
+
+import asyncio
+import base64
+from typing import Annotated, BinaryIO, TypeAlias
+
+from pydantic import AliasChoices, Field
+
+from homarus.core.errors import ToolError
+from homarus.core.message import Image, Text
+from homarus.tools.change import Change, replace_once
+from homarus.tools.guard import Beneath, Opened
+from homarus.tools.lines import read_window
+from homarus.tools.pathname import shown
+from homarus.tools.tool import Result, ToolContext, tool
+
+MAX_LINES = 2000
+MAX_BYTES = 50_000
+MAX_IMAGE_BYTES = 5_000_000
+MAX_EDIT_BYTES = 10_000_000
+
+Path: TypeAlias = Annotated[
+    str,
+    Field(
+        validation_alias=AliasChoices("path", "file_path"),
+        description="File, from the workspace",
+    ),
+]
+
+
+@tool(group="fs", idempotent=True, aliases=("file_read",))
+async def read(
+    ctx: ToolContext,
+    path: Path,
+    offset: Annotated[int | None, Field(ge=0, description="First line to read, from 1")] = None,
+    limit: Annotated[int | None, Field(ge=1, description="How many lines at most")] = None,
+) -> Result:
+    """Read a text file, or look at an image (png, jpeg, gif, webp).
+
+    Long files come in parts: at most 2000 lines or 50 KB, and where to go on.
+    """
+    return await asyncio.to_thread(_read, Beneath(ctx.workspace), path, offset or 1, limit)
+
+
+@tool(group="fs", serial=True, aliases=("file_write",))
+async def write(
+    ctx: ToolContext,
+    path: Path,
+    content: Annotated[str, Field(description="The whole new content")],
+) -> str:
+    """Write a file: make it, with its folders, or replace all that is in it."""
+    data = _encoded(content, "content")
+    done = await asyncio.to_thread(Beneath(ctx.workspace).write_atomic, path, data)
+    return f"{'Created' if done.created else 'Replaced'} {shown(done.path)} ({len(data)} bytes)."
+
+
+@tool(group="fs", serial=True)
+async def edit(
+    ctx: ToolContext,
+    path: Path,
+    old_text: Annotated[
+        str,
+        Field(
+            validation_alias=AliasChoices("oldText", "old_string"),
+            description="The exact text to replace; it must stand in the file once",
+        ),
+    ],
+    new_text: Annotated[
+        str,
+        Field(
+            validation_alias=AliasChoices("newText", "new_string"),
+            description="What to put in its place",
+        ),
+    ],
+) -> Result:
+    """Replace one piece of text in a file. Everything else stays, byte for byte."""
+    _encoded(new_text, "newText")
+    done = await asyncio.to_thread(_edit, Beneath(ctx.workspace), path, old_text, new_text)
+    text = f"Edited {shown(path)} at line {done.line}."
+    return Result((Text(text),), {"diff": done.diff, "firstChangedLine": done.line})
+
+
+def _encoded(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        broken = text[exc.start]
+        raise ToolError(f"{what} holds half a character (U+{ord(broken):04X})") from exc
+
+
+def _edit(beneath: Beneath, path: str, old: str, new: str) -> Change:
+    with beneath.open_read(path) as opened:
+        data = opened.file.read(MAX_EDIT_BYTES + 1)
+        if len(data) > MAX_EDIT_BYTES:
+            limit = f"{MAX_EDIT_BYTES // 1_000_000} MB"
+            raise ToolError(f"{shown(path)} is over {limit}: too big to edit")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as exc:
+            raise ToolError(f"{shown(path)} is not UTF-8 text: it would be damaged") from exc
+        change = replace_once(text, old, new, name=shown(path))
+        # While the file is open, no other can take its inode and be mistaken for it.
+        beneath.write_atomic(path, change.text.encode(), seen=opened.stat)
+        return change
+
+
+def _read(beneath: Beneath, path: str, offset: int, limit: int | None) -> Result:
+    with beneath.open_read(path) as opened:
+        head = opened.file.read(8192)
+        opened.file.seek(0)
+        if mime := _image_mime(head):
+            return _read_image(opened, mime, path)
+        if b"\0" in head:
+            size = opened.stat.st_size
+            raise ToolError(f"{shown(path)} is a binary file ({size} bytes), not text")
+        if not head:
+            return Result((Text("(empty file)"),))
+        return Result((Text(_read_lines(opened.file, offset, limit)),))
+
+
+def _read_image(opened: Opened, mime: str, path: str) -> Result:
+    data = opened.file.read(MAX_IMAGE_BYTES + 1)
+    if len(data) > MAX_IMAGE_BYTES:
+        size = opened.stat.st_size
+        raise ToolError(
+            f"{shown(path)} is an image of {size} bytes; the limit is {MAX_IMAGE_BYTES}",
+            fix="make it smaller first",
+        )
+    note = Text(f"{shown(path)} ({mime}, {len(data)} bytes)")
+    return Result((note, Image(base64.b64encode(data).decode(), mime)))
+
+
+def _image_mime(head: bytes) -> str:
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
+
+
+def _read_lines(file: BinaryIO, offset: int, limit: int | None) -> str:
+    window = read_window(file, offset, min(limit or MAX_LINES, MAX_LINES), MAX_BYTES)
+    text = window.data.decode("utf-8-sig" if offset == 1 else "utf-8", "replace")
+    notes = []
+    if window.cut:
+        text = text.rstrip("\ufffd")  # a character may have been cut in two
+        notes.append(f"[Line {offset} is cut: it is longer than {MAX_BYTES // 1000} KB.]")
+    if text.count("\ufffd") > window.data.count("\ufffd".encode()):
+        notes.append("[Some bytes are not UTF-8 and are shown as \ufffd.]")
+    if window.more:
+        count = f"{window.more}{'' if window.counted else '+'}"
+        following = offset + window.lines
+        notes.append(f"[{count} more lines in file. Use offset={following} to continue.]")
+    body = text.replace("\r\n", "\n").removesuffix("\n")
+    return body + "".join(f"\n\n{note}" for note in notes)

@@ -1,0 +1,216 @@
+"""Looking around in the workspace: `ls`, `find`, `grep`.
+
+Paths come out as they go into the other file tools: from the workspace. Every search is bounded
+in entries, bytes and time, and says so when a bound was met.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
+
+from pydantic import AliasChoices, Field
+
+from homarus.core.errors import ToolError, ToolTimeout
+from homarus.core.text import reveal
+from homarus.tools.folder import Entry
+from homarus.tools.guard import MAX_ENTRIES, Beneath, Found
+from homarus.tools.matcher import Matcher, make_matcher
+from homarus.tools.pattern import compile_glob
+from homarus.tools.tool import ToolContext, tool
+
+SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
+MAX_FILE_BYTES = 5_000_000
+MAX_LINE_CHARS = 500
+SEARCH_S = 20.0
+
+T = TypeVar("T")
+
+Folder = Annotated[
+    str,
+    Field(
+        validation_alias=AliasChoices("path", "file_path"),
+        description="Folder or file, from the workspace (default: the whole workspace)",
+    ),
+]
+
+
+@tool(group="fs", idempotent=True)
+async def ls(
+    ctx: ToolContext,
+    path: Folder = ".",
+    limit: Annotated[int, Field(ge=1, le=5000, description="How many names at most")] = 500,
+) -> str:
+    """List a folder, hidden names included; folders end in /, links in @."""
+    listing = await asyncio.to_thread(Beneath(ctx.workspace).listdir, path, limit)
+    lines = [_marked(entry) for entry in listing.entries]
+    if listing.left_out:
+        lines.append(f"\n[{listing.left_out} more names. Use a higher limit to see them.]")
+    return "\n".join(lines) or "(empty folder)"
+
+
+@tool(group="fs", idempotent=True)
+async def find(
+    ctx: ToolContext,
+    pattern: Annotated[str, Field(description="Glob such as *.md, **/test_*.py or src/*.{js,ts}")],
+    path: Folder = ".",
+    limit: Annotated[int, Field(ge=1, le=10_000, description="How many at most")] = 1000,
+) -> str:
+    """Find files and folders by name. Does not look into .git, node_modules and the like."""
+    wanted = compile_glob(pattern)
+    return await _in_thread(lambda stop: _find(Beneath(ctx.workspace), wanted, path, limit, stop))
+
+
+@tool(group="fs", idempotent=True)
+async def grep(
+    ctx: ToolContext,
+    pattern: Annotated[str, Field(description="Regular expression, or plain text with literal")],
+    *,
+    path: Folder = ".",
+    glob: Annotated[str | None, Field(description="Only files like this, for example *.md")] = None,
+    ignore_case: Annotated[bool, Field(validation_alias="ignoreCase")] = False,
+    literal: Annotated[bool, Field(description="Take the pattern as plain text")] = False,
+    context: Annotated[int, Field(ge=0, le=20, description="Lines before and after")] = 0,
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many matches at most")] = 100,
+) -> str:
+    """Search the contents of files, line by line.
+
+    Does not look into .git, node_modules and the like, nor into binary files.
+    """
+    wanted = compile_glob(glob) if glob else lambda _path: True
+
+    def work(stop: threading.Event) -> str:
+        matcher = make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
+        try:
+            search = _Grep(Beneath(ctx.workspace), matcher, wanted, context, limit, stop)
+            return search.run(path)
+        finally:
+            matcher.close()
+
+    return await _in_thread(work)
+
+
+async def _in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Blocking work that learns when nobody waits for it any more."""
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(work, stop)
+    finally:
+        stop.set()
+
+
+def _marked(entry: Entry) -> str:
+    return reveal(entry.name) + {"folder": "/", "link": "@", "other": "="}.get(entry.kind, "")
+
+
+def _find(
+    beneath: Beneath, wanted: Callable[[str], bool], path: str, limit: int, stop: threading.Event
+) -> str:
+    due_s = time.monotonic() + SEARCH_S
+    lines: list[str] = []
+    note = ""
+    for count, (relative, found) in enumerate(_relative(beneath, path), 1):
+        if wanted(relative):
+            lines.append(_marked(Entry(found.path, found.kind)))
+        if len(lines) == limit:
+            note = f"[stopped at {limit}. Use a higher limit or a narrower pattern.]"
+        elif count == MAX_ENTRIES or time.monotonic() > due_s or stop.is_set():
+            note = f"[stopped after {count} names. Give a path to look in less.]"
+        if note:
+            break
+    return "\n".join(lines or ["nothing found"]) + (f"\n\n{note}" if note else "")
+
+
+def _relative(beneath: Beneath, path: str) -> Iterator[tuple[str, Found]]:
+    """What is met on a walk, also by its path from the place that was asked for."""
+    base = ""
+    for found in beneath.walk(path, skip=SKIPPED):
+        if not base:
+            base = found.path.rpartition("/")[0] or "."
+        yield found.path if base == "." else found.path.removeprefix(f"{base}/"), found
+
+
+@dataclass(slots=True)
+class _Grep:
+    """One search through many files."""
+
+    beneath: Beneath
+    matcher: Matcher
+    wanted: Callable[[str], bool]
+    context: int
+    left: int
+    stop: threading.Event
+    blocks: list[str] = field(default_factory=list)
+    too_big: int = 0
+
+    def run(self, path: str) -> str:
+        note = self._search(path)
+        if self.too_big:
+            note += f"\n[{self.too_big} files over {MAX_FILE_BYTES // 1_000_000} MB not searched]"
+        joint = "\n--\n" if self.context else "\n"
+        return (joint.join(self.blocks) or "no matches") + (f"\n\n{note.strip()}" if note else "")
+
+    def _search(self, path: str) -> str:
+        """Search until a bound is met; which one, in words."""
+        due_s = time.monotonic() + SEARCH_S
+        for count, (relative, found) in enumerate(_relative(self.beneath, path), 1):
+            if found.kind == "file" and self.wanted(relative):
+                try:
+                    self._search_file(found.path)
+                except ToolTimeout as exc:
+                    if not self.blocks:
+                        raise
+                    return f"[stopped at {reveal(found.path)}: {exc}]"
+            if self.left <= 0:
+                return "[more may match. Use a higher limit or a narrower pattern.]"
+            if count == MAX_ENTRIES or time.monotonic() > due_s or self.stop.is_set():
+                return f"[stopped after {count} names. Give a path to look in less.]"
+        return ""
+
+    def _search_file(self, path: str) -> None:
+        text = self._text(path)
+        if text is None:
+            return
+        numbers = self.matcher.lines(text, self.left)
+        self.left -= len(numbers)
+        if numbers:
+            lines = text.split("\n")
+            self.blocks.extend(_blocks(reveal(path), lines, numbers, self.context))
+
+    def _text(self, path: str) -> str | None:
+        """A file's text; None for what is no text, too big, or not ours to read."""
+        try:
+            with self.beneath.open_read(path) as opened:
+                data = opened.file.read(MAX_FILE_BYTES + 1)
+        except ToolError:
+            return None
+        if b"\0" in data[:8192]:
+            return None
+        if len(data) > MAX_FILE_BYTES:
+            self.too_big += 1
+            return None
+        return data.decode("utf-8", "replace")
+
+
+def _blocks(path: str, lines: list[str], numbers: list[int], context: int) -> Iterator[str]:
+    """Matches with their surroundings; those that touch are one block."""
+    hits = set(numbers)
+    block: list[str] = []
+    last = 0
+    for hit in numbers:
+        start = max(hit - context, last + 1)
+        if block and start > last + 1:
+            yield "\n".join(block)
+            block = []
+        for number in range(start, min(hit + context, len(lines)) + 1):
+            mark = ":" if number in hits else "-"
+            text = lines[number - 1].removesuffix("\r")
+            block.append(f"{path}{mark}{number}{mark} {_cut(text)}")
+            last = number
+    yield "\n".join(block)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]} [cut]"

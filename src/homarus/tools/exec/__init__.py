@@ -1,0 +1,1 @@
+"""Running a command a person approved: its environment, its process tree, its output."""

@@ -1,0 +1,62 @@
+"""A command's output as it comes: decoded, bounded, and shown now and then. No I/O."""
+
+import codecs
+from collections.abc import Callable
+
+PROGRESS_EVERY_S = 0.1
+PROGRESS_CHARS = 4_000
+
+
+class Output:
+    """Keeps the head and the tail of any amount of text."""
+
+    def __init__(self, max_chars: int) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._head_chars = max_chars * 2 // 3
+        self._tail_chars = max_chars - self._head_chars
+        self._head = ""
+        self._tail = ""
+        self._total = 0
+
+    def add(self, data: bytes, *, final: bool = False) -> str:
+        """Take more; returns its text."""
+        text = self._decode(data, final)
+        self._total += len(text)
+        room = self._head_chars - len(self._head)
+        self._head += text[:room] if room > 0 else ""
+        self._tail += text[max(room, 0) :]
+        if len(self._tail) > 2 * self._tail_chars:
+            self._tail = self._tail[-self._tail_chars :]
+        return text
+
+    @property
+    def text(self) -> str:
+        left_out = self._total - len(self._head) - self._tail_chars
+        if left_out <= 0:
+            return self._head + self._tail
+        tail = self._tail[-self._tail_chars :]
+        return f"{self._head}\n\n[… {left_out} characters left out …]\n\n{tail}"
+
+
+class Progress:
+    """Passes text on, not too often and not too much at once; the newest wins."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._waiting = ""
+        self._next_s = 0.0
+
+    def add(self, text: str, now_s: float) -> None:
+        self._waiting = (self._waiting + text)[-PROGRESS_CHARS:]
+        if now_s >= self._next_s:
+            self.flush(now_s)
+
+    def flush(self, now_s: float) -> None:
+        if self._waiting:
+            self._show(self._waiting)
+            self._waiting = ""
+            self._next_s = now_s + PROGRESS_EVERY_S
+
+    def due_in_s(self, now_s: float) -> float | None:
+        """When something waits to be shown: in how long."""
+        return max(0.0, self._next_s - now_s) if self._waiting else None

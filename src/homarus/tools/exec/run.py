@@ -1,0 +1,152 @@
+"""Runs one command text with `sh -c`, verbatim, and leaves no process behind.
+
+The command lives under a keeper (see `keeper.py`). However this coroutine ends, by the command's
+end, by its time being up or by cancellation, everything the command started has ended with it;
+when the gateway is killed, the keeper does the same.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from homarus.core.errors import ToolError
+from homarus.tools.exec.output import Output, Progress
+
+MAX_OUTPUT_CHARS = 200_000
+_CHUNK_BYTES = 65_536
+_ENDING_S = 10.0  # more than the keeper allows itself
+_DRAIN_S = 1.0
+_KEEPER = Path(__file__).with_name("keeper.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended; no `exit_code`: it was torn down before it could say."""
+
+    exit_code: int | None
+    timed_out: bool
+    output: str
+    duration_ms: int
+
+
+async def run_command(
+    command: str,
+    *,
+    folder_fd: int,
+    env: Mapping[str, str],
+    timeout_s: float,
+    show: Callable[[str], None],
+) -> Outcome:
+    """Run to the end, or to the end of its time."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    output = Output(MAX_OUTPUT_CHARS)
+    kept = _Kept(command, folder_fd, env)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            pump = tasks.create_task(_pump(kept.output, output, Progress(show)))
+            exit_code, timed_out = await _wait(kept.control, timeout_s)
+            duration_ms = round((loop.time() - began_s) * 1000)
+            if exit_code is None:
+                kept.kill()
+            # A process that got away (not on Linux) may hold the pipe for ever.
+            await asyncio.wait([pump], timeout=_DRAIN_S)
+            pump.cancel()
+    finally:
+        await kept.end()
+    return Outcome(exit_code, timed_out, output.text, duration_ms)
+
+
+async def _wait(control: socket.socket, timeout_s: float) -> tuple[int | None, bool]:
+    """The exit code that the keeper tells, and whether we had to make the command end."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            return await _exit_code(control), False
+    with suppress(TimeoutError, OSError):
+        control.send(b"t")
+        async with asyncio.timeout(_ENDING_S):
+            return await _exit_code(control), True
+    return None, True
+
+
+async def _exit_code(control: socket.socket) -> int | None:
+    try:
+        told = await asyncio.get_running_loop().sock_recv(control, 16)
+    except ConnectionError:
+        return None
+    return int(told) if told else None
+
+
+async def _pump(pipe: BinaryIO, output: Output, progress: Progress) -> None:
+    """Take what the command writes, until nobody can write any more."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(progress.due_in_s(loop.time())):
+                    data = await reader.read(_CHUNK_BYTES)
+            except TimeoutError:
+                progress.flush(loop.time())
+                continue
+            if not data:
+                break
+            progress.add(output.add(data), loop.time())
+    finally:
+        transport.close()
+        progress.add(output.add(b"", final=True), loop.time())
+        progress.flush(loop.time())
+
+
+class _Kept:
+    """A keeper, our end of its control socket, and the pipe the command writes to."""
+
+    def __init__(self, command: str, folder_fd: int, env: Mapping[str, str]) -> None:
+        self.control, theirs = socket.socketpair()
+        read_fd, write_fd = os.pipe()
+        self.output: BinaryIO = os.fdopen(read_fd, "rb", buffering=0)
+        words = ["-I", "-S", str(_KEEPER), str(theirs.fileno()), str(folder_fd), command]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - what a person approved
+                [sys.executable, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=write_fd,
+                stderr=subprocess.STDOUT,
+                env=env,
+                pass_fds=(theirs.fileno(), folder_fd),
+                start_new_session=True,
+            )
+        except OSError as exc:
+            self.control.close()
+            self.output.close()
+            raise ToolError(f"the command could not be started: {exc.strerror}") from exc
+        finally:
+            theirs.close()
+            os.close(write_fd)
+        self.control.settimeout(0.0)
+
+    async def end(self) -> None:
+        """End whatever still runs; afterwards nothing does."""
+        self.control.close()
+        await asyncio.to_thread(self._reap)
+        self.output.close()
+
+    def kill(self) -> None:
+        """Kill the group: what is left to do when the command stopped or killed its keeper."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDING_S)
+        self.kill()
+        self._process.wait()

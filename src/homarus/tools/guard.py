@@ -1,0 +1,380 @@
+"""Access beneath one root, component by component.
+
+`Beneath(root)` never hands a path to the system: it opens the root, then each folder in the one
+before it, following links itself as long as they stay inside. There is no moment between a check
+and an open for anybody to use. Refused: whatever leaves the root, absolute links, files with a
+second name (that name may be outside), and everything that is not a plain file or folder.
+
+Every failure is a ToolError in words for the model.
+"""
+
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.tools.folder import Entry, Folder, Kind, open_folder
+from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, shown, split
+
+MAX_LINKS = 40
+MAX_ENTRIES = 100_000
+_REPLACING = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A plain file, open for reading, and its path from the root."""
+
+    file: BinaryIO
+    stat: os.stat_result
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did."""
+
+    path: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The first entries of a folder by name, and how many more there are."""
+
+    entries: tuple[Entry, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something met on a walk; `path` is from the root."""
+
+    path: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An open folder beneath the root."""
+
+    folder: Folder
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An open folder and the name in it that a path means; no name: the folder itself."""
+
+    folder: Folder
+    name: str
+    path: str
+
+
+class Beneath:
+    """The files and folders beneath one root."""
+
+    def __init__(self, root: Path, open_root: Callable[[Path], Folder] = open_folder) -> None:
+        self.root = root
+        self._open_root = open_root
+
+    @contextmanager
+    def open_read(self, path: str) -> Iterator[Opened]:
+        """Open a plain file."""
+        with _in_words(path), self._place(path) as place:
+            if not place.name:
+                raise ToolError(f"{shown(path)} is a folder", fix="use ls to see what is in it")
+            _check_plain(place.folder.stat(place.name), path)
+            fd = place.folder.open_read(place.name)
+            with os.fdopen(fd, "rb") as file:
+                status = os.fstat(file.fileno())
+                _check_plain(status, path)
+                yield Opened(file, status, place.path)
+
+    def write_atomic(
+        self, path: str, data: bytes, *, seen: os.stat_result | None = None
+    ) -> Written:
+        """Replace or create a file, whole or not at all; missing folders are made.
+
+        With `seen`, the file must still be the one that was read; hold it open until here.
+        """
+        with _in_words(path), self._place(path.rstrip("/"), writing=True) as place:
+            if not place.name or path.endswith("/"):
+                raise ToolError(f"{shown(path)} is a folder", fix="name a file in it")
+            before = _look(place)
+            if before:
+                _check_plain(before, path)
+                if not before.st_mode & 0o222:
+                    raise ToolError(f"{shown(path)} is read-only")
+            _replace(place, data, before, lambda: _check_same(place, seen, path))
+        return Written(place.path, created=before is None)
+
+    def stat(self, path: str) -> os.stat_result:
+        """What stands there, links inside followed."""
+        with _in_words(path), self._place(path) as place:
+            return place.folder.stat(place.name) if place.name else place.folder.stat_self()
+
+    def listdir(self, path: str, limit: int) -> Listing:
+        """What is in a folder, in order of name."""
+        with _in_words(path), self.hold(path) as held:
+            entries = _sorted(held.folder, MAX_ENTRIES)
+            return Listing(tuple(entries[:limit]), max(0, len(entries) - limit))
+
+    def walk(
+        self, path: str, *, skip: Collection[str] = (), max_entries: int = MAX_ENTRIES
+    ) -> Iterator[Found]:
+        """Everything beneath a folder in order of name, or the one file; links are not followed.
+
+        Folders named in `skip`, those that cannot be read, and the gateway's state are left out.
+        """
+        with _in_words(path), self._place(path) as place:
+            if place.name and not stat.S_ISDIR(place.folder.stat(place.name).st_mode):
+                yield Found(place.path, "file")
+                return
+        with _in_words(path), self.hold(path) as held:
+            yield from _walk(held, {*skip, *PRIVATE}, max_entries)
+
+    @contextmanager
+    def hold(self, path: str) -> Iterator[Held]:
+        """Keep a folder open; while it is, it stays the same folder whatever its path becomes."""
+        with ExitStack() as closing:
+            with _in_words(path):
+                place = closing.enter_context(self._place(path))
+                folder = place.folder
+                if place.name:
+                    folder = folder.enter(place.name)
+                    closing.callback(folder.close)
+            yield Held(folder, place.path)
+
+    @contextmanager
+    def _place(self, path: str, *, writing: bool = False) -> Iterator[_Place]:
+        home = Path.home() if path.startswith("~") else self.root
+        parts = split(path, (self.root, Path(os.path.realpath(self.root))), home)
+        with ExitStack() as closing:
+            steps = _Steps(self._open(), closing, path, writing=writing)
+            yield steps.take(parts)
+
+    def _open(self) -> Folder:
+        try:
+            return self._open_root(self.root)
+        except OSError as exc:
+            raise ToolError(
+                f"the workspace {self.root} cannot be opened: {exc.strerror}",
+                fix="run: homarus setup",
+            ) from exc
+
+
+class _Steps:
+    """A walk from the root to a name.
+
+    It holds every folder on the way, so `..` is only a step back to one that we came through.
+    """
+
+    def __init__(self, root: Folder, closing: ExitStack, path: str, *, writing: bool) -> None:
+        self._stack = [root]
+        self._names: list[str] = []
+        self._path = path
+        self._writing = writing
+        closing.callback(self._close)
+
+    def take(self, parts: tuple[str, ...]) -> _Place:
+        """Follow the components, each link by hand, to the last."""
+        todo = list(reversed(parts))
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name == "..":
+                self._back()
+            elif name and (target := self._link(name)) is not None:
+                links += 1
+                if links > MAX_LINKS:
+                    raise ToolError(f"{shown(self._path)}: too many links on the way")
+                todo.extend(reversed(self._expand(name, target)))
+            elif todo:
+                self._enter(name)
+            elif name:
+                return _Place(self._stack[-1], name, "/".join((*self._names, name)))
+        return _Place(self._stack[-1], "", "/".join(self._names) or ".")
+
+    def _link(self, name: str) -> str | None:
+        check_name(name, writing=self._writing)
+        try:
+            return self._stack[-1].link(name)
+        except FileNotFoundError:
+            return None
+
+    def _expand(self, name: str, target: str) -> list[str]:
+        if target.startswith("/"):
+            raise ToolDenied(f"{shown(self._path)}: {shown(name)} is a link to an absolute path")
+        return [part for part in target.split("/") if part not in ("", ".")]
+
+    def _enter(self, name: str) -> None:
+        if len(self._stack) > 2 * MAX_DEPTH:
+            raise ToolError(f"{shown(self._path)}: too deep")
+        here = self._stack[-1]
+        try:
+            inner = here.enter(name)
+        except FileNotFoundError:
+            if not self._writing:
+                raise
+            with suppress(FileExistsError):
+                here.make(name)
+            inner = here.enter(name)
+        self._stack.append(inner)
+        self._names.append(name)
+
+    def _back(self) -> None:
+        if len(self._stack) == 1:
+            raise ToolDenied(
+                f"{shown(self._path)} is outside the workspace", fix="use a path in the workspace"
+            )
+        self._stack.pop().close()
+        self._names.pop()
+
+    def _close(self) -> None:
+        for folder in self._stack:
+            folder.close()
+
+
+def _check_plain(status: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{shown(path)} is a folder", fix="use ls to see what is in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolDenied(f"{shown(path)} is not a plain file")
+    if status.st_nlink > 1:
+        raise ToolDenied(
+            f"{shown(path)} has a second name (a hard link), perhaps outside the workspace",
+            fix="make a copy, and use that",
+        )
+
+
+def _look(place: _Place) -> os.stat_result | None:
+    try:
+        return place.folder.stat(place.name)
+    except FileNotFoundError:
+        return None
+
+
+def _check_same(place: _Place, seen: os.stat_result | None, path: str) -> None:
+    now = _look(place) if seen else None
+    if seen and (not now or _version(now) != _version(seen)):
+        raise ToolError(f"{shown(path)} was changed by somebody else just now", fix="read it again")
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _replace(
+    place: _Place, data: bytes, before: os.stat_result | None, check: Callable[[], None]
+) -> None:
+    """Write beside the file, then put the new one in its place."""
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    fd = place.folder.create(temporary, 0o666)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            if before:
+                _keep_mode(file.fileno(), before)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with _REPLACING:  # two runs that saw the same file: one of them is told
+            check()
+            place.folder.rename(temporary, place.name)
+    except BaseException:
+        with suppress(OSError):
+            place.folder.remove(temporary)
+        raise
+    place.folder.sync()
+
+
+def _keep_mode(fd: int, before: os.stat_result) -> None:
+    if not hasattr(os, "fchmod"):
+        return
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):
+            os.fchown(fd, before.st_uid, before.st_gid)
+    os.fchmod(fd, stat.S_IMODE(before.st_mode) & 0o777)
+
+
+def _walk(top: Held, skip: Collection[str], max_entries: int) -> Iterator[Found]:
+    """Depth first, one open folder per level."""
+    levels = [_Level(top.folder, "" if top.path == "." else f"{top.path}/", max_entries)]
+    seen = 0
+    try:
+        while seen < max_entries:
+            level = levels[-1]
+            entry = level.next()
+            if entry is None:
+                if len(levels) == 1:
+                    return
+                levels.pop().folder.close()
+            elif entry.kind != "folder" or entry.name.casefold() not in skip:
+                seen += 1
+                yield Found(level.prefix + entry.name, entry.kind)
+                if entry.kind == "folder" and len(levels) < MAX_DEPTH:
+                    levels += _inner(level, entry.name, max_entries)
+    finally:
+        for level in levels[1:]:
+            level.folder.close()
+
+
+class _Level:
+    """An open folder on a walk, and how far we are in it."""
+
+    def __init__(self, folder: Folder, prefix: str, max_entries: int) -> None:
+        self.folder = folder
+        self.prefix = prefix
+        self._left = list(reversed(_sorted(folder, max_entries)))
+
+    def next(self) -> Entry | None:
+        return self._left.pop() if self._left else None
+
+
+def _inner(level: _Level, name: str, max_entries: int) -> list[_Level]:
+    """The next level down; none when it cannot be read, or is no folder any more."""
+    try:
+        folder = level.folder.enter(name)
+    except OSError:
+        return []
+    try:
+        return [_Level(folder, f"{level.prefix}{name}/", max_entries)]
+    except OSError:
+        folder.close()
+        return []
+
+
+def _sorted(folder: Folder, max_entries: int) -> list[Entry]:
+    return sorted(islice(folder.entries(), max_entries), key=lambda entry: entry.name)
+
+
+_WORDS = {
+    errno.ENOENT: "no such file or folder",
+    errno.ENOTDIR: "a file stands where a folder is needed",
+    errno.EISDIR: "is a folder",
+    errno.ELOOP: "a link that is not followed",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "not permitted",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.ENAMETOOLONG: "the name is too long",
+}
+
+
+@contextmanager
+def _in_words(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        words = _WORDS.get(exc.errno or 0) or exc.strerror or type(exc).__name__
+        raise ToolError(f"{shown(path)}: {words}") from exc

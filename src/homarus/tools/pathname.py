@@ -1,0 +1,103 @@
+"""Path strings from a model: what is accepted, and what it means beneath one root. Pure.
+
+A path is taken literally: nothing is decoded, no variable is expanded, `~` only means home when
+home is inside the root. What is written must also be a name that every system we run on can hold,
+because a workspace travels.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.text import one_line
+
+MAX_BYTES = 4000
+MAX_NAME_BYTES = 255
+MAX_DEPTH = 100
+
+# Programs run what they find in .git; the state folders hold keys, approvals and our own settings.
+UNWRITABLE = frozenset({".git"})
+PRIVATE = frozenset({".openclaw", ".clawdbot", ".moltbot"})
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_DRIVE = re.compile(r"[A-Za-z]:($|[/\\])")
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.IGNORECASE)
+_JOINERS = "\u200c\u200d"  # part of ordinary words in some scripts, and of emoji
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def split(path: str, roots: Iterable[Path], home: Path) -> tuple[str, ...]:
+    """The components beneath the root; `..` and a final `""` (a trailing slash) are kept.
+
+    `roots` are the spellings of the one root: as configured, and resolved.
+    """
+    check_text(path)
+    whole = path
+    if path == "~" or path.startswith("~/"):
+        whole = f"{home}{path[1:]}"
+    elif path.startswith("~"):
+        raise ToolDenied(
+            f"{shown(path)}: the homes of other users are outside the workspace",
+            fix=f"write ./{one_line(path)} for a file of that name",
+        )
+    if whole.startswith("/"):
+        whole = _beneath(path, whole, roots)
+    parts = tuple(part for part in whole.split("/") if part not in ("", "."))
+    if len(parts) > MAX_DEPTH:
+        raise ToolError(f"{shown(path)}: more than {MAX_DEPTH} folders deep")
+    return (*parts, "") if path.endswith("/") else parts
+
+
+def check_text(path: str) -> None:
+    """Refuse what is not a path, or not one that a person could read."""
+    if not path:
+        raise ToolError("the path is empty", fix="name a file; . is the workspace itself")
+    hidden = next((ch for ch in path if _is_hidden(ch)), "")
+    if hidden:
+        raise ToolError(f"{shown(path)}: the path holds U+{ord(hidden):04X}, which nobody can see")
+    if "\\" in path or _DRIVE.match(path):
+        raise ToolError(f"{shown(path)}: not a path beneath the workspace", fix="use / in paths")
+    if _URL.match(path):
+        raise ToolError(f"{shown(path)}: a URL, not a path", fix="give a path in the workspace")
+    if len(path.encode()) > MAX_BYTES:
+        raise ToolError(f"{shown(path)}: the path is longer than {MAX_BYTES} bytes")
+    if any(len(part.encode()) > MAX_NAME_BYTES for part in path.split("/")):
+        raise ToolError(f"{shown(path)}: a name is longer than {MAX_NAME_BYTES} bytes")
+
+
+def check_name(name: str, *, writing: bool) -> None:
+    """Refuse a name the walk is about to use: asked of each one, also behind a link."""
+    folded = _fold(name)
+    if folded in PRIVATE:
+        raise ToolDenied(f"{shown(name)} holds the gateway's own state: not for file tools")
+    if not writing:
+        return
+    if folded in UNWRITABLE:
+        raise ToolDenied(f"nothing is written in {shown(name)} by file tools", fix="use git")
+    if ":" in name or _DEVICE.fullmatch(name) or name.endswith((" ", ".")):
+        raise ToolError(f"{shown(name)}: not a file name on every system", fix="choose another")
+
+
+def shown(path: str) -> str:
+    """A path for a message: one line, nothing hidden, not too long."""
+    return one_line(path, 120) or "(empty)"
+
+
+def _beneath(path: str, whole: str, roots: Iterable[Path]) -> str:
+    parts = PurePosixPath(whole).parts
+    for root in roots:
+        if parts[: len(root.parts)] == root.parts:
+            return "/".join(parts[len(root.parts) :]) or "."
+    raise ToolDenied(f"{shown(path)} is outside the workspace", fix="use a path in the workspace")
+
+
+def _is_hidden(ch: str) -> bool:
+    return unicodedata.category(ch) in _HIDDEN and ch not in _JOINERS
+
+
+def _fold(name: str) -> str:
+    """As the most forgiving file system compares names: no case, no joiners, no trailing dots."""
+    plain = "".join(ch for ch in name if ch not in _JOINERS)
+    return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")

@@ -1,0 +1,71 @@
+"""The tools a run may use, by name.
+
+Nothing is registered anywhere: every Tool at the top level of a module is in. A name is found as
+models write it (any case, blanks around it) and by its aliases; a tool's own name beats an alias.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+
+from homarus.core.errors import ToolError, UserError
+from homarus.core.message import ToolCall
+from homarus.core.text import nearest, one_line
+from homarus.providers.base import ToolSpec
+from homarus.tools.tool import Tool
+
+
+class Registry:
+    """Tools by name and alias, always in the same order."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in sorted(tools, key=lambda each: each.name):
+            if self._tools.setdefault(tool.name, tool) is not tool:
+                raise UserError(f"two tools are named {tool.name!r}", fix="rename one of them")
+        aliased = {alias: tool for tool in self._tools.values() for alias in tool.aliases}
+        self._by_name = {normalise(name): tool for name, tool in (aliased | self._tools).items()}
+
+    @classmethod
+    def from_modules(cls, *modules: ModuleType) -> "Registry":
+        """Every Tool at the top level of these modules."""
+        found = (each for module in modules for each in vars(module).values())
+        return cls({id(each): each for each in found if isinstance(each, Tool)}.values())
+
+    def where(self, keep: Callable[[Tool], bool]) -> "Registry":
+        """Those tools only; the others are unknown names."""
+        return Registry(tool for tool in self if keep(tool))
+
+    def get(self, name: str) -> Tool:
+        """The tool a model means, or a ToolError that names the nearest."""
+        tool = self._by_name.get(normalise(name))
+        if tool:
+            return tool
+        close = nearest(normalise(name), self._by_name)
+        names = dict.fromkeys(self._by_name[each].name for each in close)
+        hint = (
+            f"did you mean {' or '.join(names)}?" if names else f"tools: {', '.join(self._tools)}"
+        )
+        raise ToolError(f"there is no tool named {one_line(name, 60)!r}", fix=hint)
+
+    def alone(self, call: ToolCall) -> bool:
+        """Must this call run by itself, in order? An unknown tool harms nobody."""
+        tool = self._by_name.get(normalise(call.name))
+        return tool is not None and tool.serial
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told, in order of name: the same bytes every time."""
+        return tuple(tool.spec for tool in self)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: str) -> bool:
+        return normalise(name) in self._by_name
+
+
+def normalise(name: str) -> str:
+    """A tool's name as it is compared."""
+    return name.strip().lower().replace("-", "_")

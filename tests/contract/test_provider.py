@@ -1,0 +1,447 @@
+"""What every Provider promises (homarus/providers/base.py), over every provider.
+
+A row of ROWS is a name and a stage: a provider whose answers the test decides. To add a provider,
+write its stage and add the row; what it cannot do, it leaves out of `can`.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from homarus.core.clock import SystemClock
+from homarus.core.errors import Overloaded, ProviderError, RateLimited
+from homarus.core.message import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    user,
+)
+from homarus.providers import local, openai
+from homarus.providers.base import (
+    Delta,
+    Provider,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    ToolSpec,
+)
+from homarus.testing.fakes import Hang, ScriptedProvider
+from homarus.testing.model_server import (
+    Call,
+    CallTools,
+    Fail,
+    Hold,
+    ModelServer,
+    Say,
+    Step,
+    Think,
+)
+
+MODEL = "model-1"
+STATUSES = {RateLimited: 429, Overloaded: 503}
+
+
+class Stage(Protocol):
+    """A provider on stage: each `will_…` decides one coming answer, in order."""
+
+    provider: Provider
+
+    def will_say(self, text: str, *, thinking: str = "") -> None: ...
+
+    def will_call(self, *calls: tuple[str, dict[str, object]]) -> None: ...
+
+    def will_hang(self) -> None:
+        """Say something, then nothing more."""
+        ...
+
+    def will_fail(self, kind: type[ProviderError]) -> None: ...
+
+    def asked(self) -> int:
+        """How often the vendor was asked."""
+        ...
+
+    async def noticed(self) -> None:
+        """Returns when the vendor's end noticed that nobody listens any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    stage: Callable[[], AbstractAsyncContextManager[Stage]]
+    can: frozenset[str] = frozenset({"think", "call", "fail", "history", "together"})
+
+
+class ServedStage:
+    """A wire format, against the scripted server."""
+
+    def __init__(self, provider: Provider, server: ModelServer) -> None:
+        self.provider, self._server = provider, server
+
+    def will_say(self, text: str, *, thinking: str = "") -> None:
+        steps: list[Step] = [Think(thinking)] if thinking else []
+        self._server.script([*steps, Say(text.split("\0"))] if text else steps)
+
+    def will_call(self, *calls: tuple[str, dict[str, object]]) -> None:
+        self._server.script([CallTools(*(Call(name, args) for name, args in calls))])
+
+    def will_hang(self) -> None:
+        self._server.script([Say("I was saying"), Hold()])
+
+    def will_fail(self, kind: type[ProviderError]) -> None:
+        self._server.script([Fail(STATUSES[kind])])
+
+    def asked(self) -> int:
+        return len(self._server.requests)
+
+    async def noticed(self) -> None:
+        request = self._server.requests[-1]
+        await request.ended.wait()
+        assert request.outcome == "client left"
+
+
+class ScriptedStage:
+    """The fake that other tests use must keep the same promises."""
+
+    def __init__(self) -> None:
+        self._script: deque[Message | ProviderError | Hang] = deque()
+        self._scripted = ScriptedProvider(self._answers())
+        self.provider: Provider = self._scripted
+
+    def _answers(self) -> Iterator[Message | ProviderError | Hang]:
+        while self._script:
+            yield self._script.popleft()
+
+    def _will(self, *parts: Part) -> None:
+        origin = Origin(self._scripted.api, self._scripted.name, MODEL)
+        self._script.append(Message("assistant", parts, origin=origin))
+
+    def will_say(self, text: str, *, thinking: str = "") -> None:
+        thought: tuple[Part, ...] = (Thinking(thinking),) if thinking else ()
+        self._will(*thought, *((Text(text.replace("\0", "")),) if text else ()))
+
+    def will_call(self, *calls: tuple[str, dict[str, object]]) -> None:
+        self._will(*(ToolCall(f"call_{i}", name, args) for i, (name, args) in enumerate(calls)))
+
+    def will_hang(self) -> None:
+        self._script.append(Hang())
+
+    def will_fail(self, kind: type[ProviderError]) -> None:
+        self._script.append(kind(f"scripted/{MODEL}: it failed", fix="try again"))
+
+    def asked(self) -> int:
+        return len(self._scripted.requests)
+
+    async def noticed(self) -> None:
+        await asyncio.sleep(0)
+
+
+class LocalStage:
+    """The in-process provider, over an engine that plays its part in the worker's thread."""
+
+    def __init__(self) -> None:
+        self._script: deque[list[local.Chunk] | None] = deque()
+        self._asked = 0
+        self._stopped = threading.Event()
+        settings = local.Settings(Path("model.gguf"))
+        self.provider: Provider = local.Local(settings, lambda _: self, SystemClock())
+
+    def handle_chat_completions(self, _body: local.Chunk, see: local.See, /) -> None:
+        self._asked += 1
+        chunks = self._script.popleft()
+        # An answer without an end: once begun, it goes on until it is stopped.
+        hanging = itertools.repeat(_chunk(content="I was saying"))
+        if any(see(chunk) for chunk in (hanging if chunks is None else chunks)):
+            self._stopped.set()
+
+    def will_say(self, text: str, *, thinking: str = "") -> None:
+        thought = [_chunk(reasoning_content=thinking)] if thinking else []
+        said = [_chunk(content=piece) for piece in text.split("\0")]
+        end: local.Chunk = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+        self._script.append([*thought, *said, end])
+
+    def will_call(self, *calls: tuple[str, dict[str, object]]) -> None:
+        raise AssertionError("it has no tools")
+
+    def will_hang(self) -> None:
+        self._script.append(None)
+
+    def will_fail(self, kind: type[ProviderError]) -> None:
+        raise AssertionError("nobody limits it")
+
+    def asked(self) -> int:
+        return self._asked
+
+    async def noticed(self) -> None:
+        assert await asyncio.to_thread(self._stopped.wait, 20)
+
+
+def _chunk(**delta: str) -> local.Chunk:
+    return {"choices": [{"delta": delta}]}
+
+
+@asynccontextmanager
+async def local_stage() -> AsyncIterator[Stage]:
+    stage = LocalStage()
+    yield stage
+    await stage.provider.close()
+
+
+@asynccontextmanager
+async def openai_stage() -> AsyncIterator[Stage]:
+    async with ModelServer() as server:
+        provider = openai.create(openai.Settings("served", server.url, "sk-contract-key"))
+        yield ServedStage(provider, server)
+        await provider.close()
+
+
+@asynccontextmanager
+async def scripted_stage() -> AsyncIterator[Stage]:
+    yield ScriptedStage()
+
+
+ROWS = [
+    Row("openai", openai_stage),
+    Row("local", local_stage, frozenset({"think", "history", "together"})),
+    Row("scripted", scripted_stage),
+]
+
+
+@pytest.fixture(params=ROWS, ids=lambda row: row.name)
+def row(request: pytest.FixtureRequest) -> Row:
+    chosen: Row = request.param
+    return chosen
+
+
+def needs(row: Row, ability: str) -> None:
+    if ability not in row.can:
+        pytest.skip(f"{row.name} cannot {ability}")
+
+
+def run(row: Row, scene: Callable[[Stage], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30), row.stage() as stage:
+            await scene(stage)
+
+    asyncio.run(main())
+
+
+def ask(text: str = "Hello", *messages: Message) -> Request:
+    tools = (ToolSpec("read", "Read a file.", {"type": "object", "properties": {}}),)
+    return Request(MODEL, "Be brief.", (*messages, user(text)), tools)
+
+
+async def collect(stage: Stage, request: Request | None = None) -> tuple[list[Delta], Message]:
+    deltas: list[Delta] = []
+    message: Message | None = None
+    async for piece in stage.provider.stream(request or ask()):
+        assert message is None, "something came after the Message"
+        if isinstance(piece, Message):
+            message = piece
+        else:
+            deltas.append(piece)
+    assert message is not None, "no Message came"
+    return deltas, message
+
+
+def test_deltas_come_first_then_one_message_that_holds_all_they_said(row: Row) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.will_say("One \0two\0 three 🦞.")
+        deltas, message = await collect(stage)
+        assert message.role == "assistant"
+        assert message.text == "One two three 🦞."
+        assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == message.text
+        assert all(delta.text for delta in deltas), "a delta says something"
+
+    run(row, scene)
+
+
+def test_the_origin_says_who_wrote_it_and_how_it_ended(row: Row) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.will_say("Done.")
+        _, message = await collect(stage)
+        origin = message.origin
+        assert origin is not None
+        assert (origin.api, origin.provider) == (stage.provider.api, stage.provider.name)
+        assert origin.model == MODEL
+        assert origin.stop == "stop"
+        assert origin.error == ""
+        assert origin.usage.total >= 0
+        assert origin.usage.cost >= 0
+
+    run(row, scene)
+
+
+def test_reasoning_is_kept_apart_from_text(row: Row) -> None:
+    needs(row, "think")
+
+    async def scene(stage: Stage) -> None:
+        stage.will_say("Four.", thinking="Two and two.")
+        deltas, message = await collect(stage)
+        assert message.thinking == "Two and two."
+        assert message.text == "Four."
+        thought = [d.text for d in deltas if isinstance(d, ThinkingDelta)]
+        assert "".join(thought) == "Two and two."
+
+    run(row, scene)
+
+
+def test_tool_calls_come_whole_in_the_message_each_with_its_own_id(row: Row) -> None:
+    needs(row, "call")
+
+    async def scene(stage: Stage) -> None:
+        stage.will_call(("read", {"path": "a.md", "limit": 5}), ("read", {"path": "b.md"}))
+        _, message = await collect(stage)
+        assert [(c.name, dict(c.args)) for c in message.calls] == [
+            ("read", {"path": "a.md", "limit": 5}),
+            ("read", {"path": "b.md"}),
+        ]
+        ids = [call.id for call in message.calls]
+        assert all(ids)
+        assert len(set(ids)) == 2
+        assert message.origin is not None
+        assert message.origin.stop == "toolUse"
+
+    run(row, scene)
+
+
+def test_an_empty_answer_is_returned_as_it_is(row: Row) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.will_say("")
+        deltas, message = await collect(stage)
+        assert deltas == []
+        assert message.text == ""
+        assert message.calls == ()
+        assert message.origin is not None
+        assert message.origin.stop == "stop"
+
+    run(row, scene)
+
+
+@pytest.mark.parametrize("kind", [RateLimited, Overloaded])
+def test_a_failure_is_raised_as_its_class_once_and_says_what_to_do(
+    row: Row, kind: type[ProviderError]
+) -> None:
+    needs(row, "fail")
+
+    async def scene(stage: Stage) -> None:
+        stage.will_fail(kind)
+        with pytest.raises(ProviderError) as caught:
+            await collect(stage)
+        assert type(caught.value) is kind
+        assert MODEL in caught.value.message
+        assert caught.value.fix
+        assert stage.asked() == 1, "nothing is retried here"
+
+    run(row, scene)
+
+
+def test_cancelling_stops_the_work_at_the_vendors_end(row: Row) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.will_hang()
+        began = asyncio.Event()
+
+        async def listen() -> None:
+            async for piece in stage.provider.stream(ask()):
+                if isinstance(piece, TextDelta):
+                    began.set()
+
+        async with asyncio.TaskGroup() as group:
+            listening = group.create_task(listen())
+            await began.wait()
+            listening.cancel()
+        assert listening.cancelled()
+        await stage.noticed()
+
+    run(row, scene)
+
+
+def test_leaving_the_iteration_stops_the_work_too(row: Row) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.will_hang()
+        stream = stage.provider.stream(ask())
+        async for _ in stream:
+            break
+        assert isinstance(stream, AsyncGenerator)
+        await stream.aclose()
+        await stage.noticed()
+
+    run(row, scene)
+
+
+def test_a_provider_answers_again_after_a_failure_and_after_an_abort(row: Row) -> None:
+    needs(row, "fail")
+
+    async def scene(stage: Stage) -> None:
+        stage.will_fail(Overloaded)
+        stage.will_hang()
+        stage.will_say("Still here.")
+        with pytest.raises(Overloaded):
+            await collect(stage)
+        stream = stage.provider.stream(ask())
+        async for _ in stream:
+            break
+        assert isinstance(stream, AsyncGenerator)
+        await stream.aclose()
+        _, message = await collect(stage)
+        assert message.text == "Still here."
+
+    run(row, scene)
+
+
+def test_several_answers_at_once_do_not_mix(row: Row) -> None:
+    needs(row, "together")
+
+    async def scene(stage: Stage) -> None:
+        for n in range(8):
+            stage.will_say("\0".join(f"{n}" for _ in range(20)))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(collect(stage)) for _ in range(8)]
+        texts = sorted(task.result()[1].text for task in tasks)
+        assert texts == [f"{n}" * 20 for n in range(8)]
+
+    run(row, scene)
+
+
+def test_any_history_can_be_asked_about(row: Row) -> None:
+    needs(row, "history")
+
+    async def scene(stage: Stage) -> None:
+        stage.will_say("Fine.")
+        origin = Origin("other", "other", "other-1", "aborted")
+        lost = ToolCall("c1", "read", {"path": "a"})
+        broken = ToolCall("c2|fc_long" * 20, "", {}, broken="{oops")
+        history = (
+            user(""),
+            Message("assistant", (), origin=origin),
+            Message("assistant", (Thinking("hm", "sig"), Text("I"), lost, broken), origin=origin),
+            user("wait", Image("aGk=", "image/png")),
+            Message("tool", (ToolReturn(broken.id, "", (Image("aGk=", "image/png"),)),)),
+            Message("tool", (ToolReturn("nobody-asked", "read", (Text("x"),)),)),
+            Message("tool", (ToolReturn("c1", "read", (), is_error=True),)),
+        )
+        _, message = await collect(stage, ask("and now? \ud800", *history))
+        assert message.text == "Fine."
+
+    run(row, scene)
+
+
+def test_closing_is_allowed_unused_and_twice(row: Row) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.provider.close()
+        await stage.provider.close()
+
+    run(row, scene)

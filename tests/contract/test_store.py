@@ -1,0 +1,393 @@
+"""What every store promises (store/base.py), over every store there is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import Conflict, NotFound
+from homarus.core.principal import Principal
+from homarus.store.base import Entry, Header, SessionRecord, Store
+from homarus.store.sqlite import open_store
+from homarus.testing.memory_store import MemoryStore
+
+Body = Callable[[Store], Awaitable[None]]
+Run = Callable[[Body], None]
+
+HEADER = Header("s1", "main", 1_000, "/w")
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    async def go(body: Body) -> None:
+        if request.param == "memory":
+            async with MemoryStore() as store:
+                await body(store)
+        else:
+            async with open_store(tmp_path) as opened:
+                await body(opened)
+
+    return lambda body: asyncio.run(go(body))
+
+
+def record(key: str = "agent:main:main", at_ms: int = 5, **data: object) -> SessionRecord:
+    agent = key.split(":")[1]
+    return SessionRecord(key, agent, "s1", at_ms, data)
+
+
+def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> Entry:
+    message = {"role": "user", "content": text, "timestamp": 7}
+    return Entry(entry_id, parent, "message", 7, {"message": message})
+
+
+async def write(store: Store, *entries: Entry) -> None:
+    async with store.commit() as unit:
+        unit.open_transcript(HEADER)
+        unit.append("s1", *entries)
+
+
+def test_a_committed_session_is_read_back_with_every_field(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.put_session(record(label="x", odd={"a": [1, None, "é😀"]}))
+        found = await store.session("agent:main:main")
+        assert found is not None
+        assert (found.key, found.agent, found.session_id) == ("agent:main:main", "main", "s1")
+        assert (found.updated_ms, found.version) == (5, 1)
+        assert found.data["label"] == "x" and found.data["odd"] == {"a": [1, None, "é😀"]}
+        assert found.data["sessionId"] == "s1" and found.data["updatedAt"] == 5
+
+    run(body)
+
+
+def test_what_is_not_stored_reads_as_nothing(run: Run) -> None:
+    async def body(store: Store) -> None:
+        assert await store.session("agent:main:main") is None
+        assert await store.header("s1") is None
+        assert await store.leaf("s1") is None
+        assert list(await store.entries("s1")) == []
+        assert await store.record("job", "1") is None
+        assert dict(await store.records("job")) == {}
+        assert list(await store.sessions()) == []
+
+    run(body)
+
+
+def test_nothing_is_visible_before_the_block_ends(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.put_session(record())
+            unit.put_record("job", "1", {"a": 1})
+            assert await store.session("agent:main:main") is None
+            assert await store.record("job", "1") is None
+        assert await store.record("job", "1") == {"a": 1}
+
+    run(body)
+
+
+def test_a_block_that_raises_leaves_nothing_behind(run: Run) -> None:
+    async def body(store: Store) -> None:
+        with pytest.raises(RuntimeError, match="no"):
+            async with store.commit() as unit:
+                unit.put_session(record())
+                raise RuntimeError("no")
+        assert await store.session("agent:main:main") is None
+
+    run(body)
+
+
+def test_a_unit_that_fails_is_taken_back_whole(run: Run) -> None:
+    async def body(store: Store) -> None:
+        with pytest.raises(NotFound):
+            async with store.commit() as unit:
+                unit.put_session(record())
+                unit.put_record("job", "1", {})
+                unit.append("missing", entry("a"))
+        assert await store.session("agent:main:main") is None
+        assert await store.record("job", "1") is None
+
+    run(body)
+
+
+def test_units_at_the_same_time_fail_alone(run: Run) -> None:
+    async def body(store: Store) -> None:
+        failed = []
+
+        async def one(n: int) -> None:
+            try:
+                async with store.commit() as unit:
+                    unit.put_record("n", str(n), {"n": n})
+                    if n % 3 == 0:
+                        unit.set_leaf("missing", None)
+            except NotFound:
+                failed.append(n)
+
+        async with asyncio.TaskGroup() as group:
+            for n in range(30):
+                group.create_task(one(n))
+        assert sorted(failed) == list(range(0, 30, 3))
+        expected = {str(n): {"n": n} for n in range(30) if n % 3}
+        assert dict(await store.records("n")) == expected
+
+    run(body)
+
+
+def test_entries_keep_their_order_and_are_numbered_from_one(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, entry("a"), entry("b", "a"))
+        await write(store, entry("c", "b"))
+        found = await store.entries("s1")
+        assert [(one.id, one.parent, one.seq) for one in found] == [
+            ("a", None, 1),
+            ("b", "a", 2),
+            ("c", "b", 3),
+        ]
+        assert found[0] == Entry("a", None, "message", 7, entry("a").data, 1)
+        assert [one.id for one in await store.entries("s1", after=1)] == ["b", "c"]
+        assert list(await store.entries("s1", after=3)) == []
+
+    run(body)
+
+
+def test_a_long_transcript_is_read_whole(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(1500)))
+        assert [one.seq for one in await store.entries("s1")] == list(range(1, 1501))
+
+    run(body)
+
+
+def test_the_leaf_follows_appends_and_branches(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, entry("a"), entry("b", "a"))
+        assert await store.leaf("s1") == "b"
+        async with store.commit() as unit:
+            unit.set_leaf("s1", "a")
+        assert await store.leaf("s1") == "a"
+        await write(store, entry("c", "a"))
+        assert await store.leaf("s1") == "c"
+        async with store.commit() as unit:
+            unit.set_leaf("s1", None)
+        assert await store.leaf("s1") is None
+        with pytest.raises(NotFound):
+            async with store.commit() as unit:
+                unit.set_leaf("s1", "zz")
+
+    run(body)
+
+
+def test_a_taken_entry_id_is_a_conflict(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, entry("a"))
+        with pytest.raises(Conflict):
+            await write(store, entry("b", "a"), entry("a", "b"))
+        assert [one.id for one in await store.entries("s1")] == ["a"]
+        assert await store.leaf("s1") == "a"
+
+    run(body)
+
+
+def test_opening_a_transcript_again_changes_nothing(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, entry("a"))
+        async with store.commit() as unit:
+            unit.open_transcript(Header("s1", "main", 9_999, "/elsewhere"))
+        assert await store.header("s1") == HEADER
+        assert await store.leaf("s1") == "a"
+
+    run(body)
+
+
+def test_a_header_keeps_its_parent_session(run: Run) -> None:
+    async def body(store: Store) -> None:
+        header = Header("s2", "ops", 1_234, "/x", parent_session="s1")
+        async with store.commit() as unit:
+            unit.open_transcript(header)
+        assert await store.header("s2") == header
+
+    run(body)
+
+
+def test_an_archived_transcript_can_still_be_read(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, entry("a"))
+        async with store.commit() as unit:
+            unit.archive("s1", "reset", 5_000)
+        assert [one.id for one in await store.entries("s1")] == ["a"]
+
+    run(body)
+
+
+def test_versions_guard_a_session_against_lost_updates(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.put_session(record(n=1), if_version=0)
+        async with store.commit() as unit:
+            unit.put_session(record(n=2), if_version=1)
+        for stale in (0, 1, 3):
+            with pytest.raises(Conflict):
+                async with store.commit() as unit:
+                    unit.put_session(record(n=3), if_version=stale)
+        async with store.commit() as unit:
+            unit.put_session(record(n=4))
+        found = await store.session("agent:main:main")
+        assert found is not None and found.data["n"] == 4 and found.version == 3
+
+    run(body)
+
+
+def test_of_two_writers_with_the_same_version_one_wins(run: Run) -> None:
+    async def body(store: Store) -> None:
+        outcomes = []
+
+        async def one(n: int) -> None:
+            try:
+                async with store.commit() as unit:
+                    unit.put_session(record(n=n), if_version=0)
+                outcomes.append("won")
+            except Conflict:
+                outcomes.append("lost")
+
+        async with asyncio.TaskGroup() as group:
+            for n in range(5):
+                group.create_task(one(n))
+        assert sorted(outcomes) == ["lost"] * 4 + ["won"]
+
+    run(body)
+
+
+def test_a_deleted_session_is_gone_and_its_key_is_free(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.put_session(record(n=1))
+        async with store.commit() as unit:
+            unit.delete_session("agent:main:main")
+            unit.delete_session("agent:main:never")
+        assert await store.session("agent:main:main") is None
+        assert list(await store.sessions()) == []
+        async with store.commit() as unit:
+            unit.put_session(record(n=2), if_version=0)
+        found = await store.session("agent:main:main")
+        assert found is not None and found.version == 1
+
+    run(body)
+
+
+def test_sessions_are_listed_newest_first(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            for n, key in enumerate(["agent:main:a", "agent:ops:b", "agent:main:c"]):
+                unit.put_session(record(key, 10 + n))
+        keys = [found.key for found in await store.sessions()]
+        assert keys == ["agent:main:c", "agent:ops:b", "agent:main:a"]
+        assert [found.key for found in await store.sessions(agent="main", limit=1)] == keys[:1]
+        assert [found.key for found in await store.sessions(since_ms=11)] == keys[:2]
+
+    run(body)
+
+
+def test_records_are_kept_by_kind_and_id(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.put_record("job", "2", {"b": 2})
+            unit.put_record("job", "1", {"a": 1})
+            unit.put_record("pairing", "1", {"c": 3})
+        async with store.commit() as unit:
+            unit.put_record("job", "1", {"a": "new"})
+            unit.delete_record("pairing", "1")
+        assert await store.records("job") == {"1": {"a": "new"}, "2": {"b": 2}}
+        assert list(await store.records("job")) == ["1", "2"]
+        assert await store.record("pairing", "1") is None
+
+    run(body)
+
+
+def test_scopes_do_not_see_each_other(run: Run) -> None:
+    async def body(store: Store) -> None:
+        ann = store.scoped(Principal("acme", "ann"))
+        bob = store.scoped(Principal("acme", "bob"))
+        for n, scope in enumerate((store, ann, bob)):
+            async with scope.commit() as unit:
+                unit.put_session(record(n=n))
+                unit.open_transcript(HEADER)
+                unit.append("s1", entry("a", text=str(n)))
+                unit.put_record("job", "1", {"n": n})
+        async with ann.commit() as unit:
+            unit.delete_session("agent:main:main")
+        assert await ann.session("agent:main:main") is None
+        for n, scope in ((0, store), (2, bob)):
+            found = await scope.session("agent:main:main")
+            assert found is not None and found.data["n"] == n
+            assert await scope.record("job", "1") == {"n": n}
+            assert (await scope.entries("s1"))[0].data["message"]["content"] == str(n)
+            assert len(await scope.sessions()) == 1
+
+    run(body)
+
+
+def test_a_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
+    async def body(store: Store) -> None:
+        holders, tokens = 0, []
+
+        async def hold() -> None:
+            nonlocal holders
+            async with store.lease("session:x") as lease:
+                holders += 1
+                assert holders == 1
+                await asyncio.sleep(0)
+                tokens.append(lease.token)
+                assert lease.name == "session:x"
+                holders -= 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(hold())
+        assert tokens == sorted(set(tokens)) and len(tokens) == 10
+        async with store.lease("a") as first, store.lease("b") as second:
+            assert second.token > first.token > tokens[-1]
+
+    run(body)
+
+
+def test_a_cancelled_holder_gives_its_lease_back(run: Run) -> None:
+    async def body(store: Store) -> None:
+        held = asyncio.Event()
+
+        async def hold() -> None:
+            async with store.lease("x"):
+                held.set()
+                await asyncio.Event().wait()
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(hold())
+            await held.wait()
+            task.cancel()
+        async with asyncio.timeout(5), store.lease("x"):
+            pass
+
+    run(body)
+
+
+def test_what_is_read_is_a_copy(run: Run) -> None:
+    async def body(store: Store) -> None:
+        data = {"list": [1]}
+        async with store.commit() as unit:
+            unit.put_record("job", "1", data)
+        data["list"].append(2)
+        assert await store.record("job", "1") == {"list": [1]}
+
+    run(body)
+
+
+def test_text_that_is_hard_to_store_comes_back(run: Run) -> None:
+    async def body(store: Store) -> None:
+        odd = 'nul \0, quote ", break \u2028, emoji 😀, half \ud83d'
+        await write(store, entry("a", text=odd))
+        (found,) = await store.entries("s1")
+        assert found.data["message"]["content"] == odd.replace("\ud83d", "\ufffd")
+        async with store.commit() as unit:
+            unit.put_record("job", "1", {"x": float("nan"), "y": [float("inf"), 1.5]})
+        assert await store.record("job", "1") == {"x": None, "y": [None, 1.5]}
+
+    run(body)

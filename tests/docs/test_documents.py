@@ -1,0 +1,98 @@
+"""The documents a person reads: their links lead somewhere, their commands exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from homarus.cli.main import group
+from tests.style.rules import ROOT, tracked
+
+DOCUMENTS = [p for p in tracked() if p.suffix == ".md" and "data" not in p.parts]
+OURS = [p for p in DOCUMENTS if p.is_relative_to(ROOT / "docs") or p.parent == ROOT]
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """The names under which a page's headings can be linked to."""
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Relative links of a page that lead nowhere."""
+    broken = []
+    for link in _LINK.findall(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        there = target.exists()
+        if there and anchor and target.suffix == ".md":
+            there = anchor in anchors(target.read_text(encoding="utf-8"))
+        if not there:
+            broken.append(link)
+    return broken
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """Command lines in the code blocks of a page, prompts and comments taken off."""
+    lines = [line for block in _FENCE.findall(text) for line in block.splitlines()]
+    typed = [line.removeprefix("$ ") for line in lines if line.strip()]
+    return [words for line in typed if (words := shlex.split(line, comments=True))]
+
+
+def unknown_command(words: list[str]) -> str:
+    """What is wrong with a `homarus …` line, or nothing."""
+    ctx = click.Context(group, info_name="homarus", **group.context_settings)
+    for word in words[1:]:
+        if word.startswith("-"):
+            known = {flag for param in ctx.command.get_params(ctx) for flag in param.opts}
+            if word.split("=")[0] not in known:
+                return f"{ctx.command_path} has no option {word}"
+        elif isinstance(ctx.command, click.Group):
+            command = ctx.command.get_command(ctx, word)
+            if command is None:
+                return f"{ctx.command_path} has no command {word}"
+            ctx = click.Context(command, info_name=word, parent=ctx)
+    return ""
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "b.md").write_text("# A head, here\n", encoding="utf-8")
+    text = "[x](c.md) [y](b.md#a-head-here) [z](b.md#no) [w](https://example.com) [v](b.md)"
+    assert broken_links(tmp_path / "a.md", text) == ["c.md", "b.md#no"]
+
+
+@pytest.mark.parametrize("page", OURS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_a_page_shows_exists(page: Path) -> None:
+    dev = (ROOT / "dev.py").read_text(encoding="utf-8")
+    for words in commands_in(page.read_text(encoding="utf-8")):
+        if words[0] == "homarus":
+            assert not unknown_command(words), words
+        elif words[:2] in (["python3", "dev.py"], ["python", "dev.py"]) and len(words) > 2:
+            assert f'"{words[2]}":' in dev, words
+        elif words[0] == "make":
+            makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+            assert re.search(rf"^[\w -]*\b{words[1]}\b[\w -]*:", makefile, re.MULTILINE), words
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert unknown_command(["homarus", "config", "get", "agents"]) == ""
+    assert "no command gte" in unknown_command(["homarus", "config", "gte"])
+    assert "no option --jsn" in unknown_command(["homarus", "agent", "--jsn"])
+    assert commands_in("```console\n$ homarus chat  # talk\n```\n") == [["homarus", "chat"]]
+
+
+def test_the_readme_shows_the_two_commands_a_newcomer_needs() -> None:
+    shown = commands_in((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert ["python3", "dev.py", "run"] in shown
+    assert ["python3", "dev.py", "test"] in shown

@@ -1,0 +1,102 @@
+"""The reference says everything there is: commands, keys, tools, events, errors."""
+
+import inspect
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import click
+import pytest
+from pydantic import BaseModel
+
+from docs import generate
+from homarus.cli.main import group
+from homarus.config.schema import Config
+from homarus.core import event
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in generate.REFERENCE.glob("*.md")}
+
+
+def test_the_reference_is_what_the_program_would_write_now() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_page_that_differs_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in PAGES.items():
+        (tmp_path / name).write_text(text.replace("exec", "run"), encoding="utf-8")
+    monkeypatch.setattr(generate, "REFERENCE", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
+    assert generate.main() == 1
+    assert "tools.md" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["generate.py"])
+    assert generate.main() == 0
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == PAGES
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    root = click.Context(group, info_name="homarus", **group.context_settings)
+    for ctx in [root, *generate.below(root)]:
+        heading = f"## {ctx.command_path}\n" if ctx.parent else "# Commands\n"
+        assert heading in PAGES["commands.md"]
+        section = PAGES["commands.md"].split(heading)[1].split("\n## ")[0]
+        assert ctx.command.help, f"{ctx.command_path} has no help"
+        for param in ctx.command.params:
+            if isinstance(param, click.Option):
+                assert param.help, f"{ctx.command_path} {param.name} has no help"
+                assert all(flag in section for flag in param.opts)
+            else:
+                assert str(param.name).upper() in section
+
+
+def keys(model: type[BaseModel]) -> set[str]:
+    """The names of every field of a model and of the models in it."""
+    found, todo, seen = set[str](), [model], set[type[BaseModel]]()
+    while todo:
+        one = todo.pop()
+        seen.add(one)
+        for field in one.model_fields.values():
+            found.add(str(field.alias))
+            todo += [kind for kind in models_in(field.annotation) if kind not in seen]
+    return found
+
+
+def models_in(annotation: object) -> list[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [kind for part in typing.get_args(annotation) for kind in models_in(part)]
+
+
+def test_every_configuration_key_is_in_the_reference() -> None:
+    names = keys(Config)
+    assert {"agents", "primary", "contextWindow"} <= names
+    for name in names:
+        assert f".{name}`" in PAGES["config.md"] or f"`{name}`" in PAGES["config.md"], name
+
+
+def test_every_tool_is_in_the_reference_with_its_arguments() -> None:
+    tools = generate.all_tools()
+    assert {"read", "write", "edit", "ls", "find", "grep", "exec"} <= set(tools)
+    for tool in tools.values():
+        assert tool.spec.description, f"{tool.name} has no manual"
+        section = PAGES["tools.md"].split(f"## {tool.name}\n")[1].split("\n## ")[0]
+        assert all(f"`{name}`" in section for name in tool.spec.parameters.get("properties", {}))
+
+
+def test_every_event_and_error_is_in_the_reference() -> None:
+    for fact in typing.get_args(event.Fact):
+        assert f"`{fact.__name__}`" in PAGES["events.md"]
+    assert {type(fact) for fact in generate.FACTS} == set(typing.get_args(event.Fact))
+    for kind in generate.all_errors():
+        assert f"`{kind.code}`" in PAGES["errors.md"]
+        assert kind.__doc__

@@ -1,0 +1,44 @@
+"""A home, a model and a terminal for each test."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.program import Home, Open, Terminal
+
+
+@pytest.fixture(scope="session")
+def model_url() -> Iterator[str]:
+    """A scripted model server in a process of its own."""
+    command = [sys.executable, "-m", "homarus.testing.model_server", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, f"the model server said {line!r}"
+        yield found[0]
+        server.terminate()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    keep = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    return Home(tmp_path, {**keep, "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"})
+
+
+@pytest.fixture
+def open_chat(home: Home) -> Iterator[Open]:
+    opened: list[Terminal] = []
+
+    def start(*args: str) -> Terminal:
+        opened.append(Terminal(home, "chat", *args))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.close()

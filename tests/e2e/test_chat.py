@@ -1,0 +1,116 @@
+"""A person at the terminal."""
+
+from tests.e2e.program import Home, Open
+
+
+def test_a_line_is_answered_and_the_conversation_goes_on(
+    home: Home, model_url: str, open_chat: Open
+) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("mock/mock-1")
+    chat.type("MOCK:short")
+    chat.wait_for("Hello from the mock model.")
+    chat.type("/status")
+    assert "2 messages" in chat.wait_for("workspace")
+    chat.type("/quit")
+    assert chat.end() == 0
+    (entries,) = home.transcripts()
+    roles = [e["message"]["role"] for e in entries if e["type"] == "message"]
+    assert roles == ["user", "assistant"]
+
+
+def test_each_tool_call_is_one_line_and_really_happened(
+    home: Home, model_url: str, open_chat: Open
+) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("> ")
+    chat.type('MOCK:tool:write:{"path":"note.md","content":"kept"}§')
+    assert "⚙ write note.md → ok" in chat.wait_for("Hello from the mock model.")
+    assert (home.workspace / "note.md").read_text() == "kept"
+
+
+def test_a_command_runs_only_after_a_yes(home: Home, model_url: str, open_chat: Open) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("> ")
+    chat.type('MOCK:tool:exec:{"command":"echo made > made.txt"}§')
+    assert "echo made > made.txt" in chat.wait_for("[y/N]")
+    chat.type("n")
+    chat.wait_for("Hello from the mock model.")
+    assert not (home.workspace / "made.txt").exists()
+    chat.type('MOCK:tool:exec:{"command":"echo made > made.txt"}§')
+    chat.wait_for("[y/N]")
+    chat.type("y")
+    chat.wait_for("Hello from the mock model.")
+    assert (home.workspace / "made.txt").read_text() == "made\n"
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(
+    home: Home, model_url: str, open_chat: Open
+) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("> ")
+    chat.type("MOCK:long:1000:50")
+    chat.wait_for("word0003")
+    chat.press_ctrl_c()
+    chat.wait_for("stopped.")
+    chat.press_ctrl_c()
+    chat.wait_for("Nothing is running")
+    chat.type("MOCK:short")
+    chat.wait_for("Hello from the mock model.")
+    chat.type("/quit")
+    assert chat.end() == 0
+    (entries,) = home.transcripts()
+    stops = [e["message"].get("stopReason") for e in entries if e["type"] == "message"]
+    assert stops == [None, "aborted", None, "stop"]
+
+
+def test_new_starts_afresh_and_keeps_the_old_conversation(
+    home: Home, model_url: str, open_chat: Open
+) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("> ")
+    chat.type("MOCK:short one")
+    chat.wait_for("Hello from the mock model.")
+    chat.type("/new")
+    chat.wait_for("A new conversation.")
+    chat.type("MOCK:short two")
+    chat.wait_for("Hello from the mock model.")
+    chat.type("/quit")
+    assert chat.end() == 0
+    (entries,) = home.transcripts()
+    texts = [e["message"]["content"] for e in entries if e["type"] == "message"]
+    assert "two" in str(texts) and "one" not in str(texts)
+    kept = list((home.state / "agents" / "main" / "sessions").glob("*.jsonl.reset.*"))
+    assert len(kept) == 1 and "MOCK:short one" in kept[0].read_text()
+
+
+def test_a_mistyped_model_is_told_and_the_chat_goes_on(
+    home: Home, model_url: str, open_chat: Open
+) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("> ")
+    chat.type("/model mock/mock-2")
+    chat.wait_for("mock-1")
+    chat.type("/model mok/x")
+    chat.wait_for("unknown provider")
+    chat.type("MOCK:short")
+    chat.wait_for("Hello from the mock model.")
+
+
+def test_a_pipe_is_answered_line_by_line(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("chat", text="MOCK:short a\nMOCK:short b\n")
+    assert done.status == 0 and done.out.count("Hello from the mock model.") == 2
+
+
+def test_nobody_at_a_pipe_can_allow_a_command(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("chat", text='MOCK:tool:exec:{"command":"touch made"}§\ny\n')
+    assert done.status == 0 and "failed" in done.out
+    assert not (home.workspace / "made").exists()

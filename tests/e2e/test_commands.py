@@ -1,0 +1,208 @@
+"""The commands a person or a script runs, and what they say when something is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.program import Home, Open
+
+
+def test_setup_makes_everything_once_and_overwrites_nothing(home: Home) -> None:
+    first = home.run("setup")
+    assert first.status == 0 and "openclaw.json" in first.out
+    assert (home.workspace / "AGENTS.md").exists() and (home.workspace / ".git").exists()
+    assert oct((home.state / "openclaw.json").stat().st_mode)[-3:] == "600"
+    (home.workspace / "SOUL.md").write_text("mine")
+    config = (home.state / "openclaw.json").read_bytes()
+    again = home.run("setup")
+    assert again.status == 0 and "in place already" in again.out
+    assert (home.workspace / "SOUL.md").read_text() == "mine"
+    assert (home.state / "openclaw.json").read_bytes() == config
+
+
+def test_one_question_from_a_script(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("agent", "--message", "MOCK:short", "--json")
+    assert done.status == 0
+    assert done.json["status"] == "ok"
+    assert done.json["result"]["payloads"][0]["text"] == "Hello from the mock model."
+    meta = done.json["result"]["meta"]["agentMeta"]
+    assert (meta["provider"], meta["model"]) == ("mock", "mock-1")
+    plain = home.run("agent", "--message", "MOCK:short")
+    assert plain.out == "Hello from the mock model.\n"
+
+
+def test_the_next_question_continues_the_same_conversation(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    for text in ("MOCK:short one", "MOCK:short two"):
+        assert home.run("agent", "--message", text).status == 0
+    (entries,) = home.transcripts()
+    assert [e["message"]["role"] for e in entries if e["type"] == "message"] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    listed = home.run("sessions", "--json").json
+    assert listed["count"] == 1 and listed["sessions"][0]["key"] == "agent:main:main"
+    assert "agent:main:main" in home.run("sessions").out
+
+
+def test_another_session_and_another_agent_have_their_own_files(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    config = json.loads((home.state / "openclaw.json").read_text())
+    config["agents"]["list"] = [{"id": "main"}, {"id": "work"}]
+    home.configure(config)
+    assert home.run("agent", "--message", "MOCK:short", "--agent", "work").status == 0
+    assert (
+        home.run("agent", "--message", "MOCK:short", "--session-key", "agent:main:side").status == 0
+    )
+    assert len(home.transcripts("work")) == 1 and len(home.transcripts("main")) == 1
+    assert (home.state / "workspace-work" / "AGENTS.md").exists()
+
+
+def test_a_deadline_ends_a_question(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("agent", "--message", "MOCK:delay:20000", "--timeout", "0.5")
+    assert done.status == 1 and "deadline" in done.err
+
+
+BROKEN_CONFIGS = {
+    "syntax": ("{ agents: { ", "openclaw.json:"),
+    "unknown key": ('{"agent": {}, "agents": {"defaults": {"modle": "x"}}}', "model"),
+    "wrong type": ('{"agents": {"defaults": {"timeoutSeconds": "soon"}}}', "timeoutSeconds"),
+    "missing variable": ('{"models": {"providers": {"x": {"baseUrl": "${NOPE}"}}}}', "NOPE"),
+    "not an object": ("[1, 2]", "openclaw.json"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CONFIGS)
+def test_a_broken_config_is_one_clear_message(home: Home, name: str) -> None:
+    text, told = BROKEN_CONFIGS[name]
+    home.state.mkdir()
+    (home.state / "openclaw.json").write_text(text)
+    for command in (["agent", "--message", "hi"], ["config", "validate"], ["models", "status"]):
+        done = home.run(*command)
+        assert done.status == 2, (command, done)
+        assert told in done.err and len(done.err.splitlines()) <= 4
+    assert (home.state / "openclaw.json").read_text() == text
+    failed = home.run("agent", "--message", "hi", "--json")
+    assert failed.json["ok"] is False and told in json.dumps(failed.json)
+
+
+def test_a_provider_that_is_down_is_told_with_its_address(home: Home) -> None:
+    home.use_model("http://127.0.0.1:9")
+    done = home.run("agent", "--message", "hi")
+    assert done.status == 1 and "127.0.0.1:9" in done.err
+
+
+def test_a_refused_key_is_told_without_the_key(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("agent", "--message", "MOCK:fail:401")
+    assert done.status == 1 and "key" in done.err and "sk-test" not in done.err + done.out
+
+
+def test_a_missing_key_names_the_variable(home: Home) -> None:
+    home.configure({"agents": {"defaults": {"model": "openai/gpt-5.2"}}})
+    done = home.run("agent", "--message", "hi")
+    assert done.status == 2 and "OPENAI_API_KEY" in done.err
+
+
+def test_unknown_names_offer_the_nearest(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    cases = [
+        (("agent", "--message", "x", "--model", "mok/mock-1"), "mock"),
+        (("agent", "--message", "x", "--agent", "mian"), "main"),
+        (("config", "get", "agents.defualts"), "defaults"),
+        (("chatt",), "chat"),
+    ]
+    for args, nearest in cases:
+        done = home.run(*args)
+        assert done.status == 2 and nearest in done.err, (args, done)
+
+
+def test_a_workspace_that_cannot_be_used_is_told(home: Home, model_url: str) -> None:
+    (home.path / "file").write_text("")
+    home.use_model(model_url, workspace=str(home.path / "file" / "w"))
+    done = home.run("agent", "--message", "MOCK:short")
+    assert done.status == 2 and str(home.path / "file" / "w") in done.err
+
+
+def test_garbage_in_a_transcript_costs_only_the_garbage(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    assert home.run("agent", "--message", "MOCK:short one").status == 0
+    (file,) = (home.state / "agents" / "main" / "sessions").glob("*.jsonl")
+    with file.open("ab") as out:
+        out.write(b'{"type":"message","id":"tor\x00\xff')
+    done = home.run("agent", "--message", "MOCK:short two")
+    assert done.status == 0 and "1" in done.err
+    assert file.with_name(f"{file.name}.corrupt").exists()
+    assert home.run("agent", "--message", "MOCK:short three").err == ""
+
+
+def test_wrong_tool_arguments_are_news_for_the_model(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("agent", "--message", 'MOCK:tool:read:{"pth":1}§')
+    assert done.status == 0 and done.out == "Hello from the mock model.\n"
+    (entries,) = home.transcripts()
+    (result,) = [e["message"] for e in entries if e.get("message", {}).get("role") == "toolResult"]
+    assert result["isError"] and "path" in result["content"][0]["text"]
+
+
+def test_a_usage_mistake_is_status_2_and_json_when_asked(home: Home) -> None:
+    assert home.run("agent").status == 2
+    failed = home.run("agent", "--json")
+    assert failed.status == 2 and failed.json["error"]["type"] == "cli_error"
+
+
+def test_a_second_program_on_the_same_state_says_who_holds_it(
+    home: Home, model_url: str, open_chat: Open
+) -> None:
+    home.use_model(model_url)
+    chat = open_chat()
+    chat.wait_for("> ")
+    done = home.run("agent", "--message", "MOCK:short")
+    assert done.status == 2 and "process" in done.err
+    assert home.run("sessions").status == 0
+
+
+def test_an_existing_state_of_the_original_is_continued(home: Home, model_url: str) -> None:
+    samples = Path(__file__).parents[1] / "data" / "samples"
+    home.use_model(model_url)
+    folder = home.state / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    listed = json.loads((samples / "sessions.json").read_text())
+    session_id = listed["agent:main:cap-chat"]["sessionId"]
+    listed["agent:main:cap-chat"]["sessionFile"] = str(folder / f"{session_id}.jsonl")
+    (folder / "sessions.json").write_text(json.dumps(listed))
+    before = (samples / "transcript-chat.jsonl").read_bytes()
+    (folder / f"{session_id}.jsonl").write_bytes(before)
+    done = home.run("agent", "--message", "MOCK:short", "--session-key", "agent:main:cap-chat")
+    assert done.status == 0
+    after = (folder / f"{session_id}.jsonl").read_bytes()
+    assert after.startswith(before) and len(after) > len(before)
+    last = json.loads(after.splitlines()[-1])
+    assert set(last) == {"type", "id", "parentId", "timestamp", "message"}
+    kept = json.loads((folder / "sessions.json").read_text())
+    assert set(listed) <= set(kept)
+    assert (
+        kept["agent:main:cap-chat"]["skillsSnapshot"]
+        == listed["agent:main:cap-chat"]["skillsSnapshot"]
+    )
+
+
+def test_doctor_says_what_is_wrong_and_how_to_mend_it(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("doctor")
+    assert "workspace" in done.out and "homarus setup" in done.out
+    assert home.run("setup").status == 0
+    assert home.run("doctor").status == 0
+    home.configure({"agnts": {}})
+    broken = home.run("doctor")
+    assert broken.status == 2 and "agents" in broken.out
+
+
+def test_no_home_and_an_odd_environment_do_not_crash(home: Home) -> None:
+    fresh = str(home.path / "new")
+    assert home.run("models", "status", LANG="C", TERM="dumb", HOME=fresh).status == 0

@@ -1,0 +1,84 @@
+"""What a command loads: start-up time is mostly imports, so they are counted, not timed."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from homarus.cli.main import COMMANDS, group
+
+VENDORS = {"apsw", "httpx2", "openai", "pydantic", "rich", "xllamacpp"}
+
+PROBE = """
+import atexit, sys
+sys.argv = ["homarus", *sys.argv[1:]]
+atexit.register(lambda: sys.stderr.write("\\n" + " ".join(sys.modules)))
+from homarus.__main__ import main
+main()
+"""
+
+
+def loaded(home: Path, *args: str) -> set[str]:
+    """The top-level modules in memory when the command ends."""
+    env = {"HOME": str(home), "OPENCLAW_STATE_DIR": str(home / "state"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *args],
+        env=env,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    names = done.stderr.splitlines()[-1].split()
+    return {name.split(".")[0] for name in names} | {n for n in names if n.startswith("homarus.")}
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_told_without_loading_anything(tmp_path: Path, flag: str) -> None:
+    heavy = {"click", "asyncio", "json", "re", "importlib.metadata", "typing", "dataclasses"}
+    assert not loaded(tmp_path, flag) & (VENDORS | heavy)
+
+
+def test_help_loads_click_and_no_command(tmp_path: Path) -> None:
+    names = loaded(tmp_path, "--help")
+    assert "click" in names
+    assert not names & (VENDORS | {"asyncio"})
+    commands = {n for n in names if n.startswith("homarus.cli.")} - {"homarus.cli.main"}
+    assert not commands
+
+
+def test_reading_a_setting_loads_no_server_no_database_and_no_model(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    config = tmp_path / "state" / "openclaw.json"
+    config.write_text("{agents: {defaults: {workspace: '~/w'}}}", encoding="utf-8")
+    names = loaded(tmp_path, "config", "get", "agents.defaults.workspace")
+    assert not names & {"apsw", "httpx2", "rich", "xllamacpp", "openai"}
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import homarus; print(set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "{'homarus'}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_of_commands_tells_the_truth_about_each(name: str) -> None:
+    module, line = COMMANDS[name]
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    assert command.name in (name, "command")
+    assert inspect.cleandoc(command.help or "").splitlines()[0] == line
+    assert (Path(inspect.getfile(group.__class__)).parent / f"{module}.py").exists()
+
+
+def test_every_module_with_a_command_is_in_the_table() -> None:
+    folder = Path(inspect.getfile(group.__class__)).parent
+    has = {p.stem for p in folder.glob("*.py") if "def command(" in p.read_text(encoding="utf-8")}
+    assert has == {module for module, _ in COMMANDS.values()}

@@ -1,0 +1,142 @@
+"""Each rule can fail: it finds what it is for in a made-up source, and leaves the rest alone."""
+
+import pytest
+
+from tests.style import rules
+
+
+@pytest.mark.parametrize(
+    ("source", "complaints"),
+    [
+        ("asyncio.create_task(x())", 1),
+        ("loop.create_task(x())", 1),
+        ("asyncio.get_running_loop().create_task(x())", 1),
+        ("from asyncio import gather, sleep", 1),
+        ("asyncio.ensure_future(x())\nasyncio.wait_for(x(), 1)\nasyncio.gather()", 3),
+        ("start = asyncio.create_task", 1),
+        ("async def f():\n async with asyncio.TaskGroup() as group:\n  group.create_task(x())", 0),
+        ("async def f(group: asyncio.TaskGroup):\n group.create_task(x())", 0),
+        ("def __init__(self, g: TaskGroup): self._g = g\ndef f(s): s._g.create_task(1)", 0),
+        ("async def f():\n async with x() as group:\n  group.create_task(x())", 1),
+    ],
+)
+def test_a_task_without_an_owner_is_found(source: str, complaints: int) -> None:
+    assert len(rules.loose_tasks("a.py", source)) == complaints
+
+
+@pytest.mark.parametrize(
+    ("handler", "complaints"),
+    [
+        ("except Exception:\n pass", 1),
+        ("except:\n pass", 1),
+        ("except (OSError, Exception):\n pass", 1),
+        ("except BaseException as e:\n print(e)", 1),
+        ("except BaseException:\n undo()\n raise", 0),
+        ("except Exception:\n undo()\n raise", 1),
+        ("except OSError:\n pass", 0),
+        ("except MyException:\n pass", 0),
+    ],
+)
+def test_a_handler_for_every_error_is_found(handler: str, complaints: int) -> None:
+    assert len(rules.catch_alls("agent/run.py", f"try:\n x()\n{handler}")) == complaints
+
+
+def test_suppressing_every_error_is_found_too() -> None:
+    source = "with contextlib.suppress(Exception):\n x()"
+    assert len(rules.catch_alls("agent/run.py", source)) == 1
+
+
+def test_the_four_named_places_may_catch_every_error() -> None:
+    for path in rules.CATCH_ALL:
+        assert rules.catch_alls(path, "try:\n x()\nexcept Exception:\n pass") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaints"),
+    [
+        ("core/utils.py", "", 1),
+        ("core/text_helpers.py", "", 1),
+        ("common/text.py", "", 1),
+        ("core/text.py", "class SessionManager: pass", 1),
+        ("core/text.py", "class HTTPHandler: pass\nclass ToolImpl: pass", 2),
+        ("core/text.py", "class Commonly: pass\nclass Shareholder: pass", 0),
+        ("core/text.py", "def manager(): pass", 0),
+    ],
+)
+def test_a_name_that_says_nothing_is_found(path: str, source: str, complaints: int) -> None:
+    assert len(rules.empty_names(path, source)) == complaints
+
+
+def test_a_print_is_found_and_a_method_of_that_name_is_not() -> None:
+    assert len(rules.prints("a.py", "print(1)\nconsole.print(1)")) == 1
+
+
+def test_a_module_must_say_what_it_owns() -> None:
+    assert rules.undocumented("a.py", "x = 1")
+    assert rules.undocumented("a.py", '"""Text."""')
+    assert not rules.undocumented("a.py", '"""Text that is cut."""')
+
+
+def test_a_test_name_of_two_words_is_no_sentence() -> None:
+    source = "def test_the_end_comes(): ...\ndef test_a_name_is_kept(): ...\ndef testing(): ..."
+    assert rules.terse_tests("a.py", source) == []
+    assert len(rules.terse_tests("a.py", "def test_works(): ...\ndef test_1_2(): ...")) == 2
+
+
+@pytest.mark.parametrize(
+    ("comment", "complaints"),
+    [
+        ("# noqa", 1),
+        ("# noqa: S311", 1),
+        ("# noqa: S311 - spreading load, not a secret", 0),
+        ("# type: ignore", 1),
+        ("# type: ignore[misc]", 1),
+        ("# type: ignore[misc] # that is what is tested", 0),
+        ("# type: ignore[misc, arg-type] - the stub is wrong", 0),
+        ("# an ordinary comment", 0),
+    ],
+)
+def test_a_silenced_check_needs_a_code_and_a_reason(comment: str, complaints: int) -> None:
+    assert len(rules.unexplained("a.py", f"x = 1  {comment}")) == complaints
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        ("/" + "root/.openclaw", 1),
+        ("/" + "work/main", 1),
+        ("/" + "home/jane/x", 1),
+        ("/home/user/.openclaw", 0),
+        ("artwork/mainly", 0),
+        ("--index" + "-url x", 1),
+        ("https://" + "pypi.corp.example/simple", 1),
+        ("http" + "://10.0.0.1:8080/artifactory/x", 0),
+        ("https://pypi.org/project/homarus", 0),
+        ("https://example.com/v1", 0),
+    ],
+)
+def test_a_fact_of_one_machine_is_found(text: str, complaints: int) -> None:
+    assert len(rules.local_facts("a.md", text)) == complaints
+
+
+def test_lengths_are_counted_from_def_to_the_last_line() -> None:
+    source = "def f():\n    x = 1\n\n    def g():\n        return 2\n    return g\n"
+    assert dict(rules.functions(source)) == {"f": 6, "g": 2}
+    assert rules.lines(source) == 6
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    assert rules.percentile([1] * 95 + [9] * 5, 0.95) == 1
+    assert rules.percentile([1] * 94 + [9] * 6, 0.95) == 9
+    assert rules.percentile([], 0.95) == 0
+
+
+def test_the_repositorys_files_are_listed_with_and_without_git(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = {str(path.relative_to(rules.ROOT)) for path in rules.tracked()}
+    assert {"pyproject.toml", "src/homarus/__init__.py"} <= names
+    monkeypatch.setenv("PATH", "")
+    walked = {str(path.relative_to(rules.ROOT)) for path in rules.tracked()}
+    assert {"pyproject.toml", "src/homarus/__init__.py"} <= walked
+    assert not [name for name in walked if name.startswith(".venv")]

@@ -1,0 +1,76 @@
+"""Sizes: files, functions, packages. A budget that does not fail the build is a wish.
+
+A file is one idea: do not split one to please a number. To raise a limit is a decision, made in
+the change that needs it and explained there.
+"""
+
+import pytest
+
+from tests.style import rules
+from tests.style.rules import ROOT, SRC
+
+FILE_LINES, FILE_LINES_P95 = 800, 500
+FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 300}
+
+# Lines of Python per package, blank ones included.
+PACKAGE_LINES = {
+    "": 500,
+    "agent": 1_500,
+    "channels": 1_200,
+    "cli": 2_000,
+    "config": 2_600,
+    "core": 1_900,
+    "policy": 400,
+    "providers": 3_200,
+    "sessions": 2_200,
+    "skills": 600,
+    "store": 2_600,
+    "testing": 2_400,
+    "tools": 3_000,
+}
+
+SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}
+TESTS = {
+    str(p.relative_to(ROOT)): p.read_text(encoding="utf-8")
+    for p in rules.modules(ROOT / "tests", ROOT / "bench")
+}
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    long = {p: n for p, s in (SOURCES | TESTS).items() if (n := rules.lines(s)) > FILE_LINES}
+    assert not long
+
+
+def test_few_source_files_are_long() -> None:
+    assert rules.percentile([rules.lines(s) for s in SOURCES.values()], 0.95) <= FILE_LINES_P95
+
+
+def test_no_function_is_longer_than_a_screen_or_two() -> None:
+    long = {
+        f"{path}: {name}": length
+        for path, source in (SOURCES | TESTS).items()
+        for name, length in rules.functions(source)
+        if length > FUNCTION_LINES
+    }
+    assert not long
+
+
+def test_few_functions_are_long() -> None:
+    lengths = [n for source in SOURCES.values() for _, n in rules.functions(source)]
+    assert rules.percentile(lengths, 0.95) <= FUNCTION_LINES_P95
+
+
+@pytest.mark.parametrize("path", SMALL_FILES)
+def test_the_files_everything_passes_through_stay_small(path: str) -> None:
+    assert rules.lines(SOURCES[path]) <= SMALL_FILES[path]
+
+
+def test_every_package_stays_within_its_budget() -> None:
+    spent = dict[str, int]()
+    for path, source in SOURCES.items():
+        package = path.split("/")[0] if "/" in path else ""
+        spent[package] = spent.get(package, 0) + rules.lines(source)
+    assert not spent.keys() - PACKAGE_LINES.keys(), "a new package needs a budget"
+    over = {p: (n, PACKAGE_LINES[p]) for p, n in spent.items() if n > PACKAGE_LINES[p]}
+    assert not over, "package: (lines, budget)"

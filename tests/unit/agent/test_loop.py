@@ -1,0 +1,142 @@
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from homarus.agent.loop import SKIPPED, Turn, run_loop
+from homarus.core.errors import Overloaded, ProviderError
+from homarus.core.event import Fact, MessageSaved, TextAdded, ToolEnded, ToolStarted
+from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolReturn, user
+from homarus.providers.base import Request
+from homarus.testing.fakes import Hang, ScriptedProvider, say
+
+ORIGIN = Origin("scripted", "scripted", "scripted-1")
+
+
+class Table:
+    """A loop with a scripted model and tools that record how they were run."""
+
+    def __init__(self, *script: Message | ProviderError | Hang) -> None:
+        self.provider = ScriptedProvider(script)
+        self.saved: list[Message] = []
+        self.facts: list[Fact] = []
+        self.steering: list[list[Message]] = []
+        self.follow_up: list[list[Message]] = []
+        self.running = 0
+        self.peak = 0
+
+    async def call(self, call: ToolCall) -> ToolReturn:
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        return ToolReturn(call.id, call.name, (Text(f"did {call.name}"),))
+
+    async def save(self, message: Message) -> None:
+        self.saved.append(message)
+
+    def turn(self) -> Turn:
+        return Turn(
+            provider=self.provider,
+            request=lambda messages: Request("scripted-1", "system", messages),
+            origin=ORIGIN,
+            call=self.call,
+            alone=lambda call: call.name == "write",
+            steering=lambda: self.steering.pop(0) if self.steering else [],
+            follow_up=lambda: self.follow_up.pop(0) if self.follow_up else [],
+            emit=self.facts.append,
+            save=self.save,
+            now_ms=lambda: 7,
+        )
+
+    def run(self, *messages: Message) -> Message:
+        return asyncio.run(run_loop(self.turn(), list(messages or [user("hi")])))
+
+
+def calls(*names: str) -> Message:
+    return say(*(ToolCall(f"c{i}", name, {}) for i, name in enumerate(names)))
+
+
+def results(messages: Iterable[Message]) -> list[str]:
+    return [p.text for m in messages for p in m.parts if isinstance(p, ToolReturn)]
+
+
+def test_an_answer_without_calls_ends_the_loop() -> None:
+    table = Table(say("hello"))
+    assert table.run().text == "hello"
+    assert [m.role for m in table.saved] == ["assistant"]
+    assert [f.delta for f in table.facts if isinstance(f, TextAdded)] == ["hello"]
+
+
+def test_a_call_is_run_and_its_result_goes_back_to_the_model() -> None:
+    table = Table(calls("read"), say("done"))
+    assert table.run().text == "done"
+    assert [m.role for m in table.provider.requests[1].messages] == ["user", "assistant", "tool"]
+    assert results(table.saved) == ["did read"]
+
+
+def test_parallel_safe_calls_run_together_and_their_results_keep_the_order() -> None:
+    table = Table(calls("a", "b", "c"), say("done"))
+    table.run()
+    assert table.peak == 3
+    assert results(table.saved) == ["did a", "did b", "did c"]
+
+
+def test_a_serial_call_runs_alone_and_in_its_place() -> None:
+    table = Table(calls("a", "write", "write", "b"), say("done"))
+    table.run()
+    assert table.peak == 1
+    started = [f.call.name for f in table.facts if isinstance(f, ToolStarted)]
+    assert started == ["a", "write", "write", "b"]
+
+
+def test_a_steering_message_skips_the_calls_that_are_left() -> None:
+    table = Table(calls("write", "write", "read"), say("as you say"))
+    table.steering = [[user("stop that")]]
+    table.run()
+    assert results(table.saved) == ["did write", SKIPPED, SKIPPED]
+    assert table.provider.requests[1].messages[-1].text == "stop that"
+    assert len([f for f in table.facts if isinstance(f, ToolEnded)]) == 1
+
+
+def test_a_message_that_comes_with_the_last_answer_is_answered_in_the_same_run() -> None:
+    table = Table(say("first"), say("second"))
+    table.follow_up = [[user("and?")]]
+    assert table.run().text == "second"
+    assert [m.text for m in table.provider.requests[1].messages] == ["hi", "first", "and?"]
+
+
+def test_an_aborted_answer_is_saved_as_far_as_it_went() -> None:
+    table = Table(Hang())
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await run_loop(table.turn(), [user("hi")])
+
+    asyncio.run(main())
+    (kept,) = table.saved
+    assert kept.text == "I was saying" and kept.origin is not None
+    assert kept.origin.stop == "aborted" and kept.origin.provider == "scripted"
+
+
+def test_a_provider_error_is_saved_with_its_words_and_raised() -> None:
+    table = Table(Overloaded("busy"))
+    with pytest.raises(Overloaded):
+        table.run()
+    (kept,) = table.saved
+    assert kept.origin is not None and (kept.origin.stop, kept.origin.error) == ("error", "busy")
+
+
+def test_every_message_is_saved_before_the_model_is_asked_again() -> None:
+    table = Table(calls("read"), say("done"))
+    table.run()
+    saved = [f.message for f in table.facts if isinstance(f, MessageSaved)]
+    assert saved == table.saved
+    assert list(table.provider.requests[1].messages[1:]) == table.saved[:2]
+
+
+def test_thinking_is_kept_apart_from_text() -> None:
+    table = Table(say(Thinking("hm"), "yes"))
+    reply = table.run()
+    assert (reply.thinking, reply.text) == ("hm", "yes")

@@ -1,0 +1,66 @@
+import io
+from itertools import count
+
+from homarus.channels.terminal import View, describe_call
+from homarus.core.event import (
+    ErrorNoted,
+    Event,
+    Fact,
+    MessageSaved,
+    RunEnded,
+    TextAdded,
+    ToolEnded,
+    ToolStarted,
+)
+from homarus.core.message import Text, ToolCall, ToolReturn, user
+
+CALL = ToolCall("c1", "read", {"path": "notes.md", "limit": 5})
+
+
+def shown(*facts: Fact, colour: bool = False) -> str:
+    out = io.StringIO()
+    view = View(out, colour=colour)
+    seq = count(1)
+    for fact in facts:
+        view.show(Event("run", "session", next(seq), 0, fact))
+    return out.getvalue()
+
+
+def result(text: str, *, is_error: bool = False) -> ToolReturn:
+    return ToolReturn("c1", "read", (Text(text),), is_error=is_error)
+
+
+def test_text_is_written_as_it_comes_and_its_line_is_ended() -> None:
+    assert shown(TextAdded("Hel"), TextAdded("lo"), RunEnded()) == "Hello\n"
+
+
+def test_each_tool_call_is_one_line() -> None:
+    out = shown(TextAdded("Let me look."), ToolStarted(CALL), ToolEnded(result("a\nb\nc")))
+    assert out == "Let me look.\n⚙ read notes.md → ok\n"
+
+
+def test_a_failed_call_says_why_on_its_one_line() -> None:
+    out = shown(ToolStarted(CALL), ToolEnded(result("no such\nfile", is_error=True)))
+    assert out == "⚙ read notes.md → failed: no such file\n"
+
+
+def test_a_running_call_is_named_until_its_line_replaces_it() -> None:
+    out = shown(ToolStarted(CALL), ToolEnded(result("x")), colour=True)
+    assert "read notes.md …" in out
+    assert out.split("\r\x1b[2K")[-1] == "\x1b[2m⚙ read notes.md → ok\x1b[0m\n"
+
+
+def test_what_a_model_writes_cannot_steer_the_terminal() -> None:
+    out = shown(TextAdded("\x1b[2Jcleared\x07\u202e"), TextAdded("line\nnext\ttab"))
+    assert out == "\\u{1b}[2Jcleared\\u{7}\\u{202e}line\nnext\ttab"
+
+
+def test_news_between_texts_stands_on_its_own_line() -> None:
+    assert shown(TextAdded("one"), ErrorNoted("trouble")) == "one\n! trouble\n"
+    assert shown(TextAdded("one"), MessageSaved(user("x")), TextAdded("two")) == "one\ntwo"
+
+
+def test_a_call_is_described_by_what_matters_most() -> None:
+    assert describe_call(ToolCall("1", "exec", {"command": "ls\n-la"})) == "exec ls -la"
+    assert describe_call(ToolCall("1", "odd", {"a": 1, "b": [2]})) == "odd a=1 b=[2]"
+    assert len(describe_call(ToolCall("1", "exec", {"command": "x" * 500}))) == 80

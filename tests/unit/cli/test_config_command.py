@@ -1,0 +1,179 @@
+"""`homarus config`, as a person types it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from homarus.cli.config import command
+from homarus.core.errors import ConfigError, UserError
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in list(os.environ):
+        if name.startswith(("OPENCLAW_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".openclaw").mkdir()
+    return tmp_path
+
+
+def config(home: Path, text: str) -> Path:
+    file = home / ".openclaw/openclaw.json"
+    file.write_text(text)
+    return file
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(command, args, standalone_mode=False)
+
+
+def refused(*args: str) -> UserError:
+    error = run(*args).exception
+    assert isinstance(error, UserError)
+    return error
+
+
+def test_get_prints_text_bare_and_anything_else_as_json(home: Path) -> None:
+    config(home, "{agents: {defaults: {workspace: '~/w', timeoutSeconds: 5}, list: [{id: 'a'}]}}")
+    assert run("get", "agents.defaults.workspace").output == "~/w\n"
+    assert run("get", "agents.defaults.timeoutSeconds").output == "5\n"
+    assert run("get", "agents.list[0].id", "--json").output == '"a"\n'
+    assert json.loads(run("get", "agents.list").output) == [{"id": "a"}]
+    assert json.loads(run("get").output)["agents"]["defaults"]["timeoutSeconds"] == 5
+
+
+def test_get_hides_secrets_in_sections_and_tells_one_that_is_asked_for(home: Path) -> None:
+    config(home, "{models: {providers: {x: {apiKey: 'sk-1'}, y: {apiKey: '${KEY}'}}}}")
+    shown = run("get", "models").output
+    assert "sk-1" not in shown
+    assert "__REDACTED__" in shown
+    assert "${KEY}" in shown
+    assert run("get", "models.providers.x.apiKey").output == "sk-1\n"
+
+
+def test_get_tells_what_is_not_set_from_what_is_unknown(home: Path) -> None:
+    config(home, "{}")
+    assert "is not set" in refused("get", "agents.defaults.workspace").message
+    unknown = refused("get", "agents.defaults.workspce")
+    assert "there is no key" in unknown.message
+    assert unknown.fix == "did you mean workspace?"
+
+
+def test_get_works_on_a_config_that_is_not_valid(home: Path) -> None:
+    config(home, "{agnts: 1, logging: {level: 'info'}}")
+    assert run("get", "logging.level").output == "info\n"
+
+
+def test_set_takes_json5_or_text_and_says_one_line(home: Path) -> None:
+    file = config(home, "{ // mine\n}")
+    done = run("set", "agents.defaults.model", "openai/gpt-5.2")
+    assert done.output == "agents.defaults.model is set in ~/.openclaw/openclaw.json\n"
+    run("set", "agents.defaults.timeoutSeconds", "30")
+    run("set", 'agents.defaults.models["openai/gpt-5.2"]', "{alias: 'g'}")
+    run("set", "agents.defaults.skipBootstrap", "true")
+    assert "// mine" in file.read_text()
+    defaults = json.loads(run("get", "agents.defaults").output)
+    assert defaults == {
+        "model": "openai/gpt-5.2",
+        "timeoutSeconds": 30,
+        "models": {"openai/gpt-5.2": {"alias": "g"}},
+        "skipBootstrap": True,
+    }
+
+
+def test_set_twice_says_that_nothing_changed(home: Path) -> None:
+    config(home, "{}")
+    run("set", "logging.level", "debug")
+    assert (
+        run("set", "logging.level", "debug").output == "~/.openclaw/openclaw.json says so already\n"
+    )
+
+
+def test_set_with_json_requires_json5_and_answers_in_json(home: Path) -> None:
+    config(home, "{logging: {}}")
+    assert "not JSON5" in refused("set", "logging.level", "debug", "--json").message
+    report = json.loads(run("set", "logging.level", "'debug'", "--json").output)
+    assert report["ok"]
+    assert report["changed"] == ["logging.level"]
+
+
+def test_set_refuses_a_mistake_and_changes_nothing(home: Path) -> None:
+    file = config(home, "{}")
+    error = refused("set", "agents.defaults.timeoutSeconds", "soon")
+    assert isinstance(error, ConfigError)
+    assert "expected a whole number" in error.message
+    assert "not a key path" in refused("set", "a..b", "1").message
+    assert file.read_text() == "{}"
+
+
+def test_set_warns_of_a_setting_without_effect(home: Path) -> None:
+    config(home, "{browser: {}}")
+    result = run("set", "channels.telegram.enabled", "true")
+    assert result.stderr == "warning: channels.telegram is not built yet and has no effect\n"
+
+
+def test_unset_removes_a_key_or_says_that_it_is_not_there(home: Path) -> None:
+    file = config(home, "{logging: {level: 'info', file: 'x'}}")
+    assert run("unset", "logging.file").output.startswith("logging.file is removed in ")
+    assert "file" not in file.read_text()
+    assert "is not set" in refused("unset", "logging.file").message
+    assert "no key" in refused("unset", "logging.fle").message
+
+
+def test_validate_says_that_all_is_well(home: Path) -> None:
+    assert run("validate").output == "~/.openclaw/openclaw.json does not exist: all defaults\n"
+    config(home, "{}")
+    result = run("validate")
+    assert (result.output, result.return_value) == ("~/.openclaw/openclaw.json is valid\n", 0)
+
+
+def test_validate_lists_every_mistake(home: Path) -> None:
+    file = config(home, "{\n one: 1,\n logging: {\n  level: 5}, browser: {}}")
+    result = run("validate")
+    assert result.return_value == 2
+    first, second, third = result.stderr.splitlines()
+    assert first.startswith(f"{file}:2: one: unknown key")
+    assert second.startswith(f"{file}:4: logging.level: expected one of")
+    assert third.startswith("warning: ")
+    report = json.loads(run("validate", "--json").output)
+    assert report["ok"] is False
+    assert [(issue["line"], issue["key"]) for issue in report["issues"]] == [
+        (2, "one"),
+        (4, "logging.level"),
+    ]
+    assert len(report["warnings"]) == 1
+
+
+def test_validate_tells_a_syntax_error_like_any_other(home: Path) -> None:
+    config(home, "{\n a: }")
+    report = json.loads(run("validate", "--json").output)
+    assert [issue["line"] for issue in report["issues"]] == [2]
+
+
+def test_schema_is_a_json_schema_in_the_names_of_the_file(home: Path) -> None:
+    schema = json.loads(run("schema").output)
+    assert {"agents", "models", "$schema"} <= schema["properties"].keys()
+    assert "timeoutSeconds" in schema["$defs"]["AgentDefaults"]["properties"]
+    model = schema["$defs"]["AgentDefaults"]["properties"]["model"]
+    assert {"type": "string"} in schema["$defs"]["ModelChoice"]["anyOf"]
+    assert "ModelChoice" in json.dumps(model)
+
+
+def test_get_loads_neither_pydantic_nor_the_list_of_keys(home: Path) -> None:
+    config(home, "{channels: {telegram: {enabled: true}}}")
+    program = (
+        "import sys; from homarus.cli.config import command\n"
+        "command.main(['get', 'channels'], standalone_mode=False)\n"
+        "print([name for name in ('pydantic', 'json5', 'asyncio', 'homarus.config.keys')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,250 @@
+"""`homarus models` as a person or a program meets it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from homarus.cli.models import command
+from homarus.core.errors import UnknownName, UserError
+from homarus.providers import choose, demo
+from homarus.providers.catalog import VENDORS, Vendor
+
+
+class Home:
+    """A person's home directory, the servers on the machine, and what is in the environment."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.env: dict[str, str] = {}
+        self.servers: dict[str, tuple[str, ...]] = {}
+        self.pulled = 0
+
+    @property
+    def config(self) -> Path:
+        return self.path / ".openclaw" / "openclaw.json"
+
+    @property
+    def weights(self) -> Path:
+        return self.path / ".cache" / "homarus" / "models" / demo.DEMO.file
+
+    def configure(self, text: str) -> None:
+        self.config.parent.mkdir(exist_ok=True)
+        self.config.write_text(text)
+
+    async def list_models(self, server: Vendor) -> tuple[str, ...] | None:
+        return self.servers.get(server.id)
+
+    def pull(self, cache_dir: Path, progress: demo.Progress) -> bool:
+        assert cache_dir == self.weights.parent
+        self.pulled += 1
+        progress(0, 93_000_000)
+        return self.pulled == 1
+
+    def run(self, *args: str) -> Result:
+        names = [name for vendor in VENDORS.values() for name in vendor.key_names]
+        names += [
+            "XDG_CACHE_HOME",
+            "OPENCLAW_STATE_DIR",
+            "OPENCLAW_CONFIG_PATH",
+            "OPENCLAW_PROFILE",
+        ]
+        env = {**dict.fromkeys(names), "HOME": str(self.path), **self.env}
+        return CliRunner().invoke(command, args, env=env)
+
+    def told(self, *args: str) -> Any:
+        result = self.run(*args, "--json")
+        assert result.exception is None
+        return json.loads(result.stdout)
+
+    def refused(self, *args: str) -> UserError:
+        result = self.run(*args)
+        assert isinstance(result.exception, UserError)
+        return result.exception
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    made = Home(tmp_path)
+    monkeypatch.setattr(choose, "list_models", made.list_models)
+    monkeypatch.setattr(demo, "pull", made.pull)
+    return made
+
+
+def test_alone_it_is_status(home: Home) -> None:
+    assert home.run().stdout == home.run("status").stdout
+    assert home.told() == home.told("status")
+
+
+def test_with_nothing_there_it_is_the_demo_model_and_says_how_to_get_it(home: Home) -> None:
+    told = home.told("status")
+    assert told["model"] == "local/demo"
+    assert told["key"] is None
+    assert told["demo"] == {"present": False, "path": None}
+    assert told["servers"] == {"ollama": None, "lmstudio": None}
+    assert told["problem"]["fix"] == "homarus models pull demo"
+    assert "demo model" in told["note"]
+    shown = home.run("status").stdout
+    for words in ("local/demo", "not fetched", "Ollama at 127.0.0.1:11434", "no answer"):
+        assert words in shown
+
+
+def test_a_key_is_shown_masked(home: Home) -> None:
+    home.env["OPENAI_API_KEY"] = "sk-proj-0123456789abcdef"
+    told = home.told("status")
+    assert told["model"] == "openai/gpt-5.2"
+    assert told["key"] == {"source": "OPENAI_API_KEY", "shown": "sk-…cdef"}
+    assert told["problem"] is None
+    for result in (home.run("status"), home.run("status", "--json"), home.run("list", "--all")):
+        assert "0123456789" not in result.output
+
+
+def test_of_a_short_key_nothing_is_shown(home: Home) -> None:
+    home.env["GROQ_API_KEY"] = "short-secret"
+    assert home.told("status")["key"]["shown"] == "…"
+
+
+def test_a_missing_key_is_told_and_is_no_failure_of_the_command(home: Home) -> None:
+    home.configure('{agents: {defaults: {model: "openai/gpt-5.2"}}}')
+    result = home.run("status")
+    assert result.exit_code == 0
+    assert "missing" in result.stdout
+    assert "OPENAI_API_KEY" in result.stdout
+
+
+def test_keys_may_come_from_the_configuration_too(home: Home) -> None:
+    home.configure('{env: {vars: {MISTRAL_API_KEY: "abcdefghijklmnopqrst"}}}')
+    assert home.told("status")["model"] == "mistral/mistral-large-latest"
+
+
+def test_the_model_of_the_default_agent_is_what_counts(home: Home) -> None:
+    home.configure(
+        '{agents: {defaults: {model: "openai/gpt-5.2"}, list: [{id: "ops", model: "xai/grok-4"}]}}'
+    )
+    told = home.told("status")
+    assert told["model"] == "xai/grok-4"
+    assert "ops" in told["why"]
+
+
+def test_servers_on_this_machine_are_told_even_when_not_needed(home: Home) -> None:
+    home.env["OPENAI_API_KEY"] = "k"
+    home.servers["ollama"] = ("llama3.2", "qwen3")
+    assert home.told("status")["servers"]["ollama"] == ["llama3.2", "qwen3"]
+
+
+def test_a_broken_configuration_is_a_users_error(home: Home) -> None:
+    home.configure("{agents: {defalts: {}}}")
+    assert "agents.defalts" in home.refused("status").message
+
+
+def test_the_list_has_what_can_be_used_and_all_has_everything(home: Home) -> None:
+    home.env["OPENAI_API_KEY"] = "k"
+    home.servers["lmstudio"] = ("gemma-3",)
+    home.configure(
+        """{
+        agents: {defaults: {models: {"groq/some": {alias: "fast"}}}},
+        models: {providers: {mine: {baseUrl: "http://10.0.0.1/v1",
+                                    models: [{id: "big", contextWindow: 9000}]}}},
+        }"""
+    )
+    rows = {row["key"]: row for row in home.told("list")["models"]}
+    assert set(rows) >= {"openai/gpt-5.2", "openai/gpt-4o", "lmstudio/gemma-3", "mine/big"}
+    assert "anthropic/claude-opus-4-6" not in rows
+    assert rows["mine/big"]["contextWindow"] == 9000
+    assert rows["mine/big"]["tags"] == ["default"]
+    everything = {row["key"]: row for row in home.told("list", "--all")["models"]}
+    assert set(everything) > set(rows)
+    assert everything["groq/some"]["tags"] == ["alias fast"]
+    assert everything["groq/some"]["missing"] == "needs GROQ_API_KEY"
+    assert not everything["local/demo"]["available"]
+    shown = home.run("list", "--all").stdout.splitlines()
+    assert len(shown) == len(everything)
+    assert shown[0].split()[0] == "mine/big"
+
+
+def test_the_list_is_never_without_a_word(home: Home) -> None:
+    assert "No model" in home.run("list").stdout
+
+
+def test_setting_a_model_writes_it_and_says_what_is_still_missing(home: Home) -> None:
+    result = home.run("set", "openai/gpt-5-mini")
+    assert result.exit_code == 0
+    assert "openai/gpt-5-mini answers from now on" in result.stdout
+    assert "OPENAI_API_KEY" in result.stderr
+    written = json.loads(home.config.read_text())
+    assert written["agents"]["defaults"]["model"] == {"primary": "openai/gpt-5-mini"}
+    again = home.told("set", "openai/gpt-5-mini")
+    assert (again["ok"], again["changed"]) == (True, False)
+    home.env["OPENAI_API_KEY"] = "k"
+    assert home.told("status")["problem"] is None
+
+
+def test_setting_keeps_what_is_written_and_allows_the_model(home: Home) -> None:
+    home.configure(
+        """{
+        // mine
+        agents: {defaults: {model: "xai/grok-4", models: {"xai/grok-4": {alias: "grok"}}}},
+        }"""
+    )
+    assert home.run("set", "gpt-5.2").exit_code == 0
+    assert "// mine" in home.config.read_text()
+    assert home.told("status")["model"] == "openai/gpt-5.2"
+    assert "openai/gpt-5.2" in home.config.read_text().split("models", 1)[1]
+    assert home.run("set", "grok").exit_code == 0
+    assert home.told("status")["model"] == "xai/grok-4"
+
+
+@pytest.mark.parametrize("name", ["opnai/gpt-5.2", "gtp", "", "openai/", "local/nothing"])
+def test_a_model_nobody_could_reach_is_not_set(home: Home, name: str) -> None:
+    home.refused("set", name)
+    assert not home.config.exists()
+
+
+def test_pull_fetches_and_tells_the_licence_once(home: Home) -> None:
+    first = home.run("pull", "demo")
+    assert first.exit_code == 0
+    assert "Apache" in first.stdout
+    assert "93 MB" in first.stderr
+    assert "~/.cache/homarus/models" in first.stdout
+    second = home.run("pull", "demo")
+    assert "already" in second.stdout
+    assert "Apache" not in second.stdout
+
+
+def test_there_is_one_model_to_pull(home: Home) -> None:
+    error = home.refused("pull", "llama")
+    assert isinstance(error, UnknownName)
+    assert error.nearest == ("demo",)
+
+
+def test_if_needed_fetches_when_the_demo_model_is_to_answer(home: Home) -> None:
+    assert home.run("pull", "demo", "--if-needed").exit_code == 0
+    assert home.pulled == 1
+
+
+@pytest.mark.parametrize("better", ["key", "server", "config"])
+def test_if_needed_does_nothing_when_another_model_answers(home: Home, better: str) -> None:
+    if better == "key":
+        home.env["ANTHROPIC_API_KEY"] = "k"
+    elif better == "server":
+        home.servers["ollama"] = ("llama3.2",)
+    else:
+        home.configure('{agents: {defaults: {model: "openai/gpt-5.2"}}}')
+    result = home.run("pull", "demo", "--if-needed")
+    assert result.exit_code == 0
+    assert "not needed" in result.stdout
+    assert home.pulled == 0
+
+
+def test_if_needed_says_nothing_when_the_weights_are_there(home: Home) -> None:
+    home.weights.parent.mkdir(parents=True)
+    with home.weights.open("wb") as file:
+        file.write(b"GGUF")
+        file.truncate(demo.DEMO.size)
+    result = home.run("pull", "demo", "--if-needed")
+    assert (result.exit_code, result.output, home.pulled) == (0, "", 0)
+    told = home.told("status")
+    assert told["demo"] == {"present": True, "path": str(home.weights)}
+    assert told["problem"] is None

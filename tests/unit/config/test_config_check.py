@@ -1,0 +1,174 @@
+"""Built, known and unknown keys."""
+
+from typing import Any
+
+import pytest
+
+from homarus.config.check import built_keys, check, unbuilt
+from homarus.config.keys import lookup
+
+
+def told(tree: dict[str, Any]) -> list[str]:
+    return [
+        f"{'.'.join(map(str, problem.path))}: {problem.message}" for problem in check(tree).problems
+    ]
+
+
+def test_nothing_is_a_valid_config_of_defaults() -> None:
+    checked = check({})
+    assert checked.config
+    defaults = checked.config.agents.defaults
+    assert (defaults.timeout_seconds, defaults.max_concurrent) == (600, 4)
+    assert (defaults.bootstrap_max_chars, defaults.bootstrap_total_max_chars) == (20_000, 150_000)
+    assert checked.config.tools.exec.timeout_sec == 1800
+    assert checked.unbuilt == ()
+
+
+def test_a_provider_is_read_in_full() -> None:
+    model = {
+        "id": "m",
+        "name": "M",
+        "api": "openai-completions",
+        "reasoning": True,
+        "input": ["text", "image"],
+        "cost": {"input": 1, "output": 2.5, "cacheRead": 0, "cacheWrite": 0},
+        "contextWindow": 1000,
+        "maxTokens": 100,
+        "headers": {"a": "b"},
+        "compat": {"maxTokensField": "max_tokens", "supportsStore": False},
+    }
+    provider = {
+        "baseUrl": "http://x/v1",
+        "apiKey": "k",
+        "auth": "api-key",
+        "api": "openai-completions",
+        "headers": {},
+        "authHeader": True,
+        "models": [model],
+    }
+    config = check({"models": {"mode": "replace", "providers": {"x": provider}}}).config
+    assert config
+    read = config.models.providers["x"].models[0]
+    assert read.compat.max_tokens_field == "max_tokens"
+    assert read.compat.supports_store is False
+    assert read.compat.supports_developer_role is None
+    assert read.cost.output == 2.5
+    assert read.input == ("text", "image")
+    assert "'k'" not in repr(config)
+
+
+def test_every_compat_and_provider_key_of_the_original_is_built() -> None:
+    built = set(built_keys())
+    provider = lookup(("models", "providers", "x"))
+    assert provider
+    level = [provider]
+    while level:
+        node = level.pop()
+        assert node.path in built
+        level += node.children.values()
+
+
+def test_every_built_key_is_one_the_original_knows() -> None:
+    for path in built_keys():
+        steps = path.replace("[]", ".[]").split(".")
+        assert lookup([0 if step == "[]" else step for step in steps]), path
+
+
+@pytest.mark.parametrize("text", ["a/b", {"primary": "a/b"}])
+def test_a_model_is_a_text_or_an_object(text: Any) -> None:
+    config = check({"agents": {"defaults": {"model": text}}}).config
+    assert config
+    assert config.agents.defaults.model.primary == "a/b"
+
+
+def test_the_legacy_agent_key_is_the_defaults_and_the_newer_name_wins() -> None:
+    tree = {
+        "agent": {"workspace": "old", "timeoutSeconds": 5, "model": {"fallbacks": ["x"]}},
+        "agents": {"defaults": {"workspace": "new"}, "list": [{"id": "a"}]},
+    }
+    config = check(tree).config
+    assert config
+    assert config.agents.defaults.workspace == "new"
+    assert config.agents.defaults.timeout_seconds == 5
+    assert config.agents.defaults.model.fallbacks == ("x",)
+    assert config.agents.list[0].id == "a"
+    assert "agent" in tree
+
+
+def test_known_keys_that_are_not_built_are_taken_and_named_once() -> None:
+    checked = check(
+        {
+            "channels": {"telegram": {"enabled": True}, "matrix": {"x": 1}},
+            "browser": {"enabled": True, "headless": False},
+            "agents": {
+                "defaults": {"heartbeat": {"every": "5m"}, "workspace": "w"},
+                "list": [{"id": "a", "sandbox": {}}, {"id": "b", "sandbox": {}}],
+            },
+            "env": {"shellEnv": {"enabled": True}, "FOO": "x"},
+        }
+    )
+    assert checked.problems == ()
+    assert checked.config
+    assert checked.config.env.model_extra == {"FOO": "x"}
+    assert checked.unbuilt == (
+        "agents.defaults.heartbeat",
+        "agents.list[].sandbox",
+        "browser",
+        "channels.matrix",
+        "channels.telegram",
+        "env.shellEnv",
+    )
+
+
+def test_what_the_originals_setup_notes_is_no_warning() -> None:
+    checked = check({"wizard": {"lastRunAt": "x"}, "meta": {"lastTouchedAt": "x"}, "$schema": "s"})
+    assert (checked.problems, checked.unbuilt) == ((), ())
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    tree = {
+        "agnts": {},
+        "agents": {
+            "defaults": {"workspce": "x", "timeoutSeconds": 0, "thinkingDefault": "huge"},
+            "list": [{"name": "x"}, {"id": ""}, 5],
+        },
+        "logging": {"level": 3, "redactPatterns": "x"},
+        "browser": {"enabled": "yes"},
+        "models": [],
+        "tools": {"allow": [1], "exec": {"timeoutSec": 1.5}},
+        "env": {"A": 1},
+    }
+    thinking = "'off', 'minimal', 'low', 'medium', 'high' or 'xhigh'"
+    levels = "'silent', 'fatal', 'error', 'warn', 'info', 'debug' or 'trace'"
+    assert sorted(told(tree)) == [
+        f"agents.defaults.thinkingDefault: expected one of {thinking}, found text",
+        "agents.defaults.timeoutSeconds: expected a number above 0, found 0",
+        "agents.defaults.workspce: unknown key",
+        "agents.list.0.id: id is missing",
+        "agents.list.1.id: expected text that is not empty, found text",
+        "agents.list.2: expected an object, found 5",
+        "agnts: unknown key",
+        "browser.enabled: expected true or false, found text",
+        "env.A: expected text, found 1",
+        f"logging.level: expected one of {levels}, found 3",
+        "logging.redactPatterns: expected a list, found text",
+        "models: expected an object, found a list",
+        "tools.allow.0: expected text, found 1",
+        "tools.exec.timeoutSec: expected a whole number, found 1.5",
+    ]
+
+
+def test_two_agents_with_one_id_are_a_mistake() -> None:
+    tree = {"agents": {"list": [{"id": "Ops Team"}, {"id": "x"}, {"id": "ops-team"}]}}
+    assert told(tree) == ["agents.list.2.id: 'ops-team' and 'Ops Team' are the same agent"]
+
+
+def test_what_is_not_built_is_computed_from_the_schema() -> None:
+    groups = unbuilt()
+    built = set(built_keys())
+    assert "channels.telegram" in groups
+    assert "agents.defaults.heartbeat" in groups
+    assert "channels" not in groups
+    assert not set(groups) & built
+    assert "channels.telegram.botToken" in groups["channels.telegram"]
+    assert not [group for group in groups if group.startswith(("meta", "wizard", "models.prov"))]

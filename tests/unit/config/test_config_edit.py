@@ -1,0 +1,192 @@
+"""Changes to a tree."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.edit import (
+    apply_merge_patch,
+    deep_merge,
+    diff_config_paths,
+    get_path,
+    parse_path,
+    same,
+    set_path,
+    show_path,
+    unset_path,
+)
+from homarus.core.errors import UserError
+
+VECTORS = Path(__file__).parents[2] / "data/vectors/gateway.json"
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=10,
+)
+OBJECTS = st.dictionaries(KEYS, TREES, max_size=4)
+
+
+def cases(fn: str) -> list[Any]:
+    found = json.loads(VECTORS.read_text(encoding="utf-8"))["cases"]
+    picked = [pytest.param(c["input"], c["expected"]) for c in found if c["fn"] == fn]
+    assert picked
+    return picked
+
+
+@pytest.mark.parametrize(("args", "expected"), cases("diff_config_paths"))
+def test_differences_are_those_of_the_vectors(args: list[Any], expected: list[str]) -> None:
+    assert diff_config_paths(*args) == expected
+
+
+@pytest.mark.parametrize(("args", "expected"), cases("apply_merge_patch"))
+def test_patches_apply_as_in_the_vectors(args: list[Any], expected: Any) -> None:
+    base, patch, *rest = args
+    by_id = bool(rest) and rest[0]["mergeObjectArraysById"]
+    assert apply_merge_patch(base, patch, by_id) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("a", ("a",)),
+        ("agents.list[0].id", ("agents", "list", 0, "id")),
+        ("agents.list.0.id", ("agents", "list", "0", "id")),
+        ('a["b.c"].d', ("a", "b.c", "d")),
+        ("a['b c'][ 3 ]", ("a", "b c", 3)),
+        (r"a.b\.c", ("a", "b.c")),
+        ("models.openai/gpt-5", ("models", "openai/gpt-5")),
+        ('["a"][1]', ("a", 1)),
+    ],
+)
+def test_paths_are_read(text: str, steps: tuple[str | int, ...]) -> None:
+    assert parse_path(text) == steps
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", " ", ".", ".a", "a.", "a..b", "a[", "a]", "a[]", "a[x]", "a[-1]", 'a["b"]c', 'a[""]'],
+        "a\\",
+        ".".join("a" * 101),
+    ],
+)
+def test_what_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="not a key path"):
+        parse_path(text)
+
+
+@given(st.lists(KEYS.filter(str.strip) | st.integers(0, 999_999), min_size=1, max_size=6))
+def test_a_path_shown_is_the_path_read(steps: list[str | int]) -> None:
+    assert parse_path(show_path(steps)) == tuple(steps)
+
+
+@given(OBJECTS, st.lists(KEYS, min_size=1, max_size=4), TREES)
+def test_what_was_set_is_got_and_nothing_else_changed(
+    tree: dict[str, Any], path: list[str], value: Any
+) -> None:
+    before = copy.deepcopy(tree)
+    try:
+        after = set_path(tree, path, value)
+    except UserError:
+        return  # a plain value or a list stood in the way
+    assert same(get_path(after, path), value)
+    assert same(tree, before)
+    for key in tree.keys() - {path[0]}:
+        assert same(after[key], tree[key])
+    assert set(after) == set(tree) | {path[0]}
+
+
+@given(OBJECTS, KEYS, KEYS, TREES)
+def test_unsetting_undoes_setting(tree: dict[str, Any], section: str, key: str, value: Any) -> None:
+    tree = {**tree, section: {}}
+    assert same(unset_path(set_path(tree, (section, key), value), (section, key)), tree)
+
+
+def test_an_entry_of_a_list_is_set_added_and_removed() -> None:
+    tree = {"l": [{"id": "a"}, {"id": "b"}]}
+    assert set_path(tree, ("l", 1, "n"), 1) == {"l": [{"id": "a"}, {"id": "b", "n": 1}]}
+    assert set_path(tree, ("l", "0"), 5) == {"l": [5, {"id": "b"}]}
+    assert set_path(tree, ("l", 2, "id"), "c")["l"][2] == {"id": "c"}
+    assert unset_path(tree, ("l", 0)) == {"l": [{"id": "b"}]}
+    with pytest.raises(UserError, match="list of 2"):
+        set_path(tree, ("l", 3), 5)
+    with pytest.raises(UserError):
+        set_path(tree, ("l", "x"), 5)
+
+
+def test_what_is_missing_on_the_way_is_made() -> None:
+    assert set_path({}, ("a", "b", 0, "c"), 1) == {"a": {"b": [{"c": 1}]}}
+
+
+def test_a_plain_value_on_the_way_is_not_overwritten() -> None:
+    with pytest.raises(UserError, match="not an object"):
+        set_path({"a": "text"}, ("a", "b"), 1)
+
+
+@pytest.mark.parametrize("path", [("x",), ("a", "x"), ("l", 5), ("l", "x"), ("l", 0, "x")])
+def test_what_is_not_there_is_a_lookup_error(path: tuple[str | int, ...]) -> None:
+    tree = {"a": {}, "l": [1]}
+    with pytest.raises(LookupError):
+        get_path(tree, path)
+    with pytest.raises(LookupError):
+        unset_path(tree, path)
+
+
+@given(TREES)
+def test_an_empty_patch_changes_no_object(tree: Any) -> None:
+    expected = tree if isinstance(tree, dict) else {}
+    assert same(apply_merge_patch(tree, {}), expected)
+
+
+@given(TREES, TREES)
+def test_a_patch_applied_twice_is_applied_once(tree: Any, patch: Any) -> None:
+    once = apply_merge_patch(tree, patch)
+    assert same(apply_merge_patch(once, patch), once)
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_patch_leaves_the_keys_it_does_not_name(
+    tree: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    before = copy.deepcopy(tree)
+    after = apply_merge_patch(tree, patch)
+    assert same(tree, before)
+    for key in tree.keys() - patch.keys():
+        assert same(after[key], tree[key])
+    assert not [key for key, value in patch.items() if value is None and key in after]
+
+
+def test_a_list_without_ids_is_replaced_even_when_ids_are_merged() -> None:
+    patched = apply_merge_patch({"l": [1], "m": [{"id": 1}]}, {"l": [2], "m": [{"id": 1}]}, True)
+    assert patched == {"l": [2], "m": [{"id": 1}]}
+
+
+def test_merging_by_id_removes_no_entry_and_goes_deep() -> None:
+    base = {"l": [{"id": "a", "o": {"x": 1, "y": [{"id": "q", "n": 1}]}}, {"id": "b"}]}
+    patch = {"l": [{"id": "a", "o": {"x": None, "y": [{"id": "q", "m": 2}]}}, {"new": 1}]}
+    assert apply_merge_patch(base, patch, True) == {
+        "l": [{"id": "a", "o": {"y": [{"id": "q", "n": 1, "m": 2}]}}, {"id": "b"}, {"new": 1}]
+    }
+
+
+@given(TREES)
+def test_equal_trees_have_no_differences(tree: Any) -> None:
+    assert diff_config_paths(tree, copy.deepcopy(tree)) == []
+
+
+def test_true_is_not_one_and_the_root_has_a_name() -> None:
+    assert diff_config_paths({"a": 1}, {"a": True}) == ["a"]
+    assert diff_config_paths({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}) == ["a.b"]
+    assert diff_config_paths(1, 2) == ["<root>"]
+
+
+def test_included_files_merge_deeply_and_their_lists_join() -> None:
+    merged = deep_merge({"a": {"x": 1, "l": [1]}, "b": 1}, {"a": {"y": 2, "l": [2]}, "b": [3]})
+    assert merged == {"a": {"x": 1, "y": 2, "l": [1, 2]}, "b": [3]}

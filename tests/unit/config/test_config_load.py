@@ -1,0 +1,277 @@
+"""From bytes to a checked config."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from homarus.config.load import examine, load, read_raw
+from homarus.config.paths import Paths
+from homarus.config.rewrite import serialize
+from homarus.core.errors import ConfigError
+
+Put = Callable[..., Path]
+
+
+def refused(paths: Paths, env: dict[str, str] | None = None) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(paths, env or {})
+    return caught.value
+
+
+def test_a_missing_file_is_an_empty_config(paths: Paths) -> None:
+    loaded = load(paths, {"A": "1"})
+    assert not loaded.exists
+    assert (loaded.raw, loaded.source, loaded.warnings) == ({}, "", ())
+    assert loaded.config.agents.defaults.timeout_seconds == 600
+    assert loaded.env == {"A": "1"}
+
+
+def test_a_file_is_read_with_its_hash(paths: Paths, put: Put) -> None:
+    text = "// hi\n{ agents: { defaults: { workspace: '~/w', }, } }"
+    put(text)
+    loaded = load(paths, {})
+    assert loaded.exists
+    assert loaded.config.agents.defaults.workspace == "~/w"
+    assert loaded.source == text
+    assert loaded.hash == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_byte_order_mark_is_no_mistake(paths: Paths, put: Put) -> None:
+    put("\ufeff{logging: {level: 'debug'}}")
+    assert load(paths, {}).config.logging.level == "debug"
+
+
+def test_raw_keeps_variables_and_config_has_their_values(paths: Paths, put: Put) -> None:
+    put("{models: {providers: {x: {apiKey: '${KEY}'}}}}")
+    loaded = load(paths, {"KEY": "s3"})
+    assert loaded.raw["models"]["providers"]["x"]["apiKey"] == "${KEY}"
+    assert loaded.config.models.providers["x"].api_key == "s3"
+    assert "s3" not in repr(loaded)
+
+
+def test_variables_come_from_the_process_then_the_env_file_then_the_config(
+    paths: Paths, put: Put
+) -> None:
+    put("A=file\nB=file\nbad line\n", ".env")
+    put(
+        "{env: {vars: {A: 'config', B: 'config', C: 'config'}},"
+        " logging: {redactPatterns: ['${A}', '${B}', '${C}']}}"
+    )
+    loaded = load(paths, {"A": "process"})
+    assert loaded.config.logging.redact_patterns == ("process", "file", "config")
+    assert {key: loaded.env[key] for key in "ABC"} == {"A": "process", "B": "file", "C": "config"}
+    assert loaded.warnings == ("~/.openclaw/.env:3: not NAME=value, skipped",)
+
+
+def test_a_missing_variable_is_told_with_its_line(paths: Paths, put: Put) -> None:
+    file = put("{\n models: {providers: {x: {\n  apiKey: '${NOPE}'}}}}")
+    error = refused(paths)
+    assert (error.file, error.line, error.key) == (str(file), 3, "models.providers.x.apiKey")
+    assert "NOPE" in error.reason
+
+
+def test_a_variable_in_a_choice_is_not_complained_about_twice(paths: Paths, put: Put) -> None:
+    put("{logging: {level: '${LEVEL}'}}")
+    assert len(examine(paths, {}, "{logging: {level: '${LEVEL}'}}").errors) == 1
+    assert load(paths, {"LEVEL": "warn"}).config.logging.level == "warn"
+
+
+def test_an_unknown_key_is_told_with_its_line_and_the_nearest(paths: Paths, put: Put) -> None:
+    file = put("{\n  agents: {\n    defaults: {\n      workspce: 'x' } } }")
+    error = refused(paths)
+    assert (error.file, error.line) == (str(file), 4)
+    assert error.key == "agents.defaults.workspce"
+    assert error.fix == "did you mean workspace?"
+
+
+def test_several_mistakes_say_how_many_more(paths: Paths, put: Put) -> None:
+    put("{a1: 1, b1: 2, c1: 3}")
+    assert "2 more: homarus config validate" in refused(paths).fix
+
+
+def test_a_mistake_in_the_legacy_section_is_told_where_it_stands(paths: Paths, put: Put) -> None:
+    put("{\n agent: {\n  timeoutSeconds: 'x'},\n agents: {defaults: {workspace: 'y'}}}")
+    error = refused(paths)
+    assert (error.line, error.key) == (3, "agent.timeoutSeconds")
+
+
+def test_unbuilt_settings_are_one_warning(paths: Paths, put: Put) -> None:
+    put("{browser: {enabled: true}, channels: {telegram: {}, slack: {}}, cron: {}}")
+    (warning,) = load(paths, {}).warnings
+    assert warning.endswith("browser, channels.slack, channels.telegram, cron")
+
+
+# — includes —
+
+
+def test_an_include_stands_for_its_file_and_siblings_win(paths: Paths, put: Put) -> None:
+    put("{agents: {$include: './a.json5', defaults: {workspace: 'mine'}}}")
+    put("{defaults: {workspace: 'theirs', timeoutSeconds: 7}, list: [{id: 'a'}]}", "a.json5")
+    loaded = load(paths, {})
+    assert loaded.config.agents.defaults.workspace == "mine"
+    assert loaded.config.agents.defaults.timeout_seconds == 7
+    assert loaded.raw["agents"]["list"] == [{"id": "a"}]
+
+
+def test_several_includes_merge_in_order_and_join_lists(paths: Paths, put: Put) -> None:
+    put("{$include: ['a.json', 'sub/b.json'], tools: {deny: ['z']}}")
+    put("{tools: {profile: 'full', deny: ['x']}}", "a.json")
+    put("{$include: '../c.json', tools: {profile: 'coding', deny: ['y']}}", "sub/b.json")
+    put("{logging: {level: 'debug'}}", "c.json")
+    assert read_raw(paths) == {
+        "tools": {"profile": "coding", "deny": ["x", "y", "z"]},
+        "logging": {"level": "debug"},
+    }
+
+
+def test_an_include_may_be_a_list_or_a_value(paths: Paths, put: Put) -> None:
+    put("{agents: {list: {$include: 'l.json'}}}")
+    put("[{id: 'a'}]", "l.json")
+    assert load(paths, {}).config.agents.list[0].id == "a"
+
+
+def test_a_mistake_in_an_included_file_is_told_there(paths: Paths, put: Put) -> None:
+    put("{agents: {$include: 'a.json5'}}")
+    file = put("{\n defaults: {\n  maxConcurrent: 0}}", "a.json5")
+    error = refused(paths)
+    assert (error.file, error.line) == (str(file), 3)
+    put("{\n defaults: {{}}", "a.json5")
+    error = refused(paths)
+    assert (error.file, error.line) == (str(file), 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("{a: {$include: 'gone.json'}}", "no file gone.json: openclaw.json → gone.json"),
+        ("{$include: 5}", "expected a file name"),
+        ("{$include: ['a.json', 5]}", "expected a file name"),
+        ("{$include: ''}", "expected a file name"),
+        ("{$include: 'openclaw.json'}", "includes itself: openclaw.json → openclaw.json"),
+        ("{$include: 'loop.json'}", "includes itself: openclaw.json → loop.json → openclaw.json"),
+        ("{a: {$include: 'list.json', b: 1}}", "includes no object"),
+        ("{$include: 'list.json'}", "must be one object"),
+        ("{$include: '.'}", "is a directory"),
+        ("{$include: 'a\\u0000.json'}", "NUL"),
+    ],
+)
+def test_a_bad_include_is_told(paths: Paths, put: Put, config: str, says: str) -> None:
+    put("{}", "a.json")
+    put("[1]", "list.json")
+    put("{$include: './openclaw.json'}", "loop.json")
+    put(config)
+    assert says in str(refused(paths))
+
+
+def test_an_error_of_an_include_says_its_key_and_line(paths: Paths, put: Put) -> None:
+    file = put("{\n agents: {\n  $include: 'gone.json'}}")
+    error = refused(paths)
+    assert (error.file, error.line, error.key) == (str(file), 3, "agents.$include")
+
+
+def test_includes_go_ten_deep_and_no_deeper(paths: Paths, put: Put) -> None:
+    put("{$include: '1.json'}")
+    for number in range(1, 10):
+        put(f"{{$include: '{number + 1}.json'}}", f"{number}.json")
+    put("{logging: {level: 'debug'}}", "10.json")
+    assert load(paths, {}).config.logging.level == "debug"
+    put("{$include: '11.json'}", "10.json")
+    put("{}", "11.json")
+    assert "more than 10 includes deep" in refused(paths).reason
+
+
+def test_files_that_include_each_other_many_times_over_are_stopped(paths: Paths, put: Put) -> None:
+    put("{$include: ['1.json']}")
+    for number in range(1, 9):
+        names = ", ".join([f"'{number + 1}.json'"] * 20)
+        put(f"{{$include: [{names}], x: '{'y' * 100_000}'}}", f"{number}.json")
+    put("{}", "9.json")
+    assert "too large together" in refused(paths).reason
+
+
+def test_nesting_through_includes_is_bounded(paths: Paths, put: Put) -> None:
+    put("{a:" * 90 + "{$include: '1.json'}" + "}" * 90)
+    put("{a:" * 90 + "1" + "}" * 90, "1.json")
+    assert "deeper than 100" in refused(paths).reason
+
+
+# — hostile files —
+
+
+def test_a_directory_is_not_a_config(paths: Paths) -> None:
+    paths.config.mkdir()
+    assert "is a directory" in str(refused(paths))
+
+
+def test_a_named_pipe_is_not_waited_for(paths: Paths) -> None:
+    os.mkfifo(paths.config)
+    assert "not a file" in str(refused(paths))
+
+
+def test_a_link_to_nothing_is_told(paths: Paths) -> None:
+    paths.config.symlink_to(paths.state / "gone")
+    assert "points to nothing" in str(refused(paths))
+
+
+def test_a_link_to_itself_is_told(paths: Paths) -> None:
+    paths.config.symlink_to(paths.config)
+    assert "cannot be read" in str(refused(paths))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_told(paths: Paths, put: Put) -> None:
+    put("{}").chmod(0)
+    assert "cannot be read: Permission denied" in str(refused(paths))
+
+
+def test_a_huge_file_is_not_read(paths: Paths) -> None:
+    with paths.config.open("wb") as file:
+        file.truncate(100 << 20)
+    assert "larger than a config can be" in str(refused(paths))
+
+
+def test_bytes_that_are_no_utf8_are_told_with_their_line(paths: Paths) -> None:
+    paths.config.write_bytes(b"{\n a: '\xff'}")
+    error = refused(paths)
+    assert error.line == 2
+    assert "UTF-8" in error.reason
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "null", "{a:1,a:2}", "{a: NaN}", "[" * 99999])
+def test_what_is_no_config_is_refused_clearly(paths: Paths, put: Put, text: str) -> None:
+    put(text)
+    error = refused(paths)
+    assert error.file == str(paths.config)
+    assert error.line == 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(["agents", "agent", "models", "tools", "env", "channels", "$include", "x"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(-9, 9) | st.text(max_size=4),
+            lambda inner: (
+                st.lists(inner, max_size=2)
+                | st.dictionaries(
+                    st.sampled_from(["defaults", "list", "id", "providers", "vars", "x", "model"]),
+                    inner,
+                    max_size=3,
+                )
+            ),
+        ),
+        max_size=4,
+    )
+)
+def test_any_tree_is_accepted_or_refused_but_never_breaks(
+    paths: Paths, tree: dict[str, object]
+) -> None:
+    with suppress(ConfigError):
+        examined = examine(paths, {}, serialize(tree))
+        assert (examined.config is None) == bool(examined.errors)

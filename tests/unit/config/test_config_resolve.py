@@ -1,0 +1,80 @@
+"""What holds for one agent."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.paths import Paths
+from homarus.config.resolve import agent_settings, agents, default_agent
+from homarus.config.schema import Config
+from homarus.core.errors import UnknownName
+
+TWO = {
+    "defaults": {"model": {"primary": "a/b", "fallbacks": ["c/d"]}, "workspace": "~/w"},
+    "list": [{"id": "Ops Team"}, {"id": "home", "default": True, "name": "Home"}],
+}
+
+
+def config(section: dict[str, Any]) -> Config:
+    return Config.model_validate({"agents": section})
+
+
+def test_without_a_list_there_is_main(paths: Paths, tmp_path: Path) -> None:
+    assert agents(config({})) == ("main",)
+    assert default_agent(config({})) == "main"
+    settings = agent_settings(config({}), paths, "main")
+    assert settings.is_default
+    assert settings.workspace == tmp_path / ".openclaw/workspace"
+    assert settings.agent_dir == tmp_path / ".openclaw/agents/main/agent"
+    assert (settings.model, settings.fallbacks) == (None, ())
+    assert (settings.timeout_s, settings.thinking, settings.max_concurrent) == (600.0, "off", 4)
+
+
+def test_the_default_is_the_marked_one_else_the_first() -> None:
+    assert agents(config(TWO)) == ("ops-team", "home")
+    assert default_agent(config(TWO)) == "home"
+    assert default_agent(config({"list": [{"id": "x"}, {"id": "y"}]})) == "x"
+
+
+def test_only_the_default_agent_takes_the_default_workspace(paths: Paths, tmp_path: Path) -> None:
+    home = agent_settings(config(TWO), paths, "home")
+    ops = agent_settings(config(TWO), paths, "OPS team")
+    assert home.workspace == tmp_path / "w"
+    assert ops.workspace == tmp_path / ".openclaw/workspace-ops-team"
+    assert (ops.id, ops.name, home.name) == ("ops-team", "ops-team", "Home")
+    assert not ops.is_default
+
+
+def test_an_entry_overrides_the_defaults(paths: Paths, tmp_path: Path) -> None:
+    entry = {
+        "id": "x",
+        "workspace": "~/x",
+        "agentDir": "~/dir",
+        "model": "e/f",
+        "identity": {"name": "Ix", "emoji": "🦞"},
+        "tools": {"deny": ["exec"]},
+    }
+    settings = agent_settings(config({**TWO, "list": [entry]}), paths, "x")
+    assert settings.workspace == tmp_path / "x"
+    assert settings.agent_dir == tmp_path / "dir"
+    assert (settings.model, settings.fallbacks) == ("e/f", ("c/d",))
+    assert settings.name == "Ix"
+    assert settings.identity.emoji == "🦞"
+    assert settings.tools
+    assert settings.tools.deny == ("exec",)
+
+
+def test_an_agent_can_refuse_the_default_fallbacks(paths: Paths) -> None:
+    entry = {"id": "x", "model": {"fallbacks": []}}
+    settings = agent_settings(config({**TWO, "list": [entry]}), paths, "x")
+    assert (settings.model, settings.fallbacks) == ("a/b", ())
+
+
+def test_an_unknown_agent_is_told_with_the_nearest(paths: Paths) -> None:
+    with pytest.raises(UnknownName) as caught:
+        agent_settings(config(TWO), paths, "hme")
+    assert caught.value.nearest == ("home",)
+    with pytest.raises(UnknownName) as caught:
+        agent_settings(config(TWO), paths, "zzz")
+    assert caught.value.nearest == ("ops-team", "home")

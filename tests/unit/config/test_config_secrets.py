@@ -1,0 +1,98 @@
+"""Secrets hidden and put back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.secrets import REDACTED, redact, restore_redacted
+from homarus.core.errors import UserError
+
+TREE = {
+    "models": {
+        "providers": {
+            "x": {
+                "apiKey": "sk-1",
+                "baseUrl": "https://me:pw@host/v1",
+                "headers": {"X-Auth": "h"},
+                "models": [{"id": "m", "maxTokens": 5, "headers": {"A": "b"}}],
+            },
+            "y": {"apiKey": "${Y_KEY}", "baseUrl": "https://host/v1"},
+        }
+    },
+    "env": {"FOO": "bar", "vars": {"GROQ_API_KEY": "gsk"}, "shellEnv": {"enabled": True}},
+    "gateway": {"auth": {"token": "t", "password": "p", "mode": "token"}},
+    "channels": {"telegram": {"botToken": "123:abc", "tokenFile": "/f", "webhookSecret": "s"}},
+    "tools": {"web": {"search": {"apiKey": ""}}},
+}
+
+
+def test_secrets_are_hidden_and_the_rest_is_not() -> None:
+    assert redact(TREE) == {
+        "models": {
+            "providers": {
+                "x": {
+                    "apiKey": REDACTED,
+                    "baseUrl": REDACTED,
+                    "headers": {"X-Auth": REDACTED},
+                    "models": [{"id": "m", "maxTokens": 5, "headers": {"A": REDACTED}}],
+                },
+                "y": {"apiKey": "${Y_KEY}", "baseUrl": "https://host/v1"},
+            }
+        },
+        "env": {
+            "FOO": REDACTED,
+            "vars": {"GROQ_API_KEY": REDACTED},
+            "shellEnv": {"enabled": True},
+        },
+        "gateway": {"auth": {"token": REDACTED, "password": REDACTED, "mode": "token"}},
+        "channels": {
+            "telegram": {"botToken": REDACTED, "tokenFile": "/f", "webhookSecret": REDACTED}
+        },
+        "tools": {"web": {"search": {"apiKey": ""}}},
+    }
+
+
+def test_a_part_of_a_section_is_hidden_by_where_it_stands() -> None:
+    assert redact({"GROQ": "gsk"}, ("env", "vars")) == {"GROQ": REDACTED}
+
+
+def test_what_was_hidden_is_put_back() -> None:
+    assert restore_redacted(redact(TREE), TREE) == TREE
+
+
+def test_entries_are_found_again_by_id_when_they_moved() -> None:
+    old = {"l": [{"id": "a", "token": "1"}, {"id": "b", "token": "2"}]}
+    new = {"l": [{"id": "b", "token": REDACTED}, {"id": "a", "token": REDACTED}]}
+    assert restore_redacted(new, old) == {
+        "l": [{"id": "b", "token": "2"}, {"id": "a", "token": "1"}]
+    }
+
+
+@pytest.mark.parametrize("old", [{}, {"a": 5}, {"a": {}}, {"a": []}, None])
+def test_a_placeholder_for_nothing_is_refused(old: object) -> None:
+    with pytest.raises(UserError, match="a: __REDACTED__"):
+        restore_redacted({"a": REDACTED}, old)
+
+
+@given(
+    st.recursive(
+        st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["token", "env", "id", "x"]), inner, max_size=3)
+        ),
+    )
+)
+def test_no_secret_of_a_known_name_is_left(tree: object) -> None:
+    def leaves(value: object, hidden: bool) -> list[str]:
+        if isinstance(value, dict):
+            return [
+                leaf
+                for key, item in value.items()
+                for leaf in leaves(item, hidden or key == "token")
+            ]
+        if isinstance(value, list):
+            return [leaf for item in value for leaf in leaves(item, hidden)]
+        return [value] if hidden and isinstance(value, str) and value else []
+
+    assert set(leaves(redact(tree), hidden=False)) <= {REDACTED}

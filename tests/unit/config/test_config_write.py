@@ -1,0 +1,280 @@
+"""Changing the file on disk."""
+
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus import __version__
+from homarus.config import write as module
+from homarus.config.edit import apply_merge_patch, parse_path, set_path, unset_path
+from homarus.config.load import load
+from homarus.config.paths import Paths
+from homarus.config.write import Written, write
+from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError, UserError
+
+Put = Callable[..., Path]
+
+
+def put_at(paths: Paths, path: str, value: Any, **rest: Any) -> Written:
+    steps = parse_path(path)
+    return write(paths, {}, lambda tree: set_path(tree, steps, value), **rest)
+
+
+def listing(paths: Paths) -> list[str]:
+    return sorted(file.name for file in paths.state.iterdir())
+
+
+def drop(paths: Paths, path: str) -> Written:
+    steps = parse_path(path)
+    return write(paths, {}, lambda tree: unset_path(tree, steps))
+
+
+def test_the_first_write_makes_the_file_for_its_owner_only(tmp_path: Path) -> None:
+    paths = Paths.find({}, tmp_path)
+    written = put_at(paths, "agents.defaults.workspace", "~/w", at_ms=1_700_000_000_123)
+    assert json.loads(paths.config.read_text()) == {
+        "agents": {"defaults": {"workspace": "~/w"}},
+        "meta": {
+            "lastTouchedVersion": __version__,
+            "lastTouchedAt": "2023-11-14T22:13:20.123Z",
+        },
+    }
+    assert stat.S_IMODE(paths.config.stat().st_mode) == 0o600
+    assert written.hash == load(paths, {}).hash
+    assert listing(paths) == ["openclaw.json"]
+
+
+def test_comments_variables_and_includes_survive(paths: Paths, put: Put) -> None:
+    put("{list: [{id: 'a'}]}", "a.json5")
+    put(
+        "// mine\n{\n  agents: { $include: './a.json5' }, // theirs\n"
+        "  models: { providers: { x: { apiKey: '${KEY}' } } }, // no secret here\n}\n"
+    )
+    written = write(paths, {}, lambda tree: set_path(tree, ("logging", "level"), "debug"), at_ms=1)
+    assert paths.config.read_text() == (
+        "// mine\n{\n  agents: { $include: './a.json5' }, // theirs\n"
+        "  models: { providers: { x: { apiKey: '${KEY}' } } }, // no secret here\n"
+        '  logging: {\n    "level": "debug"\n  },\n'
+        f'  meta: {{\n    "lastTouchedVersion": "{__version__}",\n'
+        '    "lastTouchedAt": "1970-01-01T00:00:00.001Z"\n  },\n}\n'
+    )
+    assert written.changed == ("logging",)
+    assert written.kept_layout
+
+
+def test_five_backups_are_kept_the_newest_first(paths: Paths, put: Put) -> None:
+    put("{logging: {level: 'silent'}}").chmod(0o644)
+    levels = ["fatal", "error", "warn", "info", "debug", "trace"]
+    for level in levels:
+        put_at(paths, "logging.level", level)
+    backups = [paths.state / f"openclaw.json.bak{end}" for end in ("", ".1", ".2", ".3", ".4")]
+    kept = [next(one for one in levels if one in file.read_text()) for file in backups]
+    assert kept == ["debug", "info", "warn", "error", "fatal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in backups} == {0o600}
+    assert listing(paths) == sorted(["openclaw.json", *(f.name for f in backups)])
+
+
+def test_no_change_writes_nothing(paths: Paths, put: Put) -> None:
+    put("{logging: {level: 'info'}}")
+    written = put_at(paths, "logging.level", "info")
+    assert written.changed == ()
+    assert paths.config.read_text() == "{logging: {level: 'info'}}"
+    assert listing(paths) == ["openclaw.json"]
+
+
+def test_a_mistake_is_refused_and_the_file_untouched(paths: Paths, put: Put) -> None:
+    put("{logging: {level: 'info'}}")
+    for path, value in (
+        ("logging.level", "loud"),
+        ("logging.lvel", "info"),
+        ("browser.enabled", 1),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            put_at(paths, path, value)
+        assert caught.value.key == path
+    assert paths.config.read_text() == "{logging: {level: 'info'}}"
+    assert listing(paths) == ["openclaw.json"]
+
+
+def test_one_of_two_mistakes_can_be_mended(paths: Paths, put: Put) -> None:
+    put("{one: 1, two: 2}")
+    drop(paths, "one")
+    with pytest.raises(ConfigError, match="three"):
+        put_at(paths, "three", 3)
+    drop(paths, "two")
+    assert load(paths, {}).exists
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(paths: Paths, put: Put) -> None:
+    put("{ broken")
+    with pytest.raises(ConfigError):
+        put_at(paths, "logging.level", "info")
+    assert paths.config.read_text() == "{ broken"
+
+
+def test_an_unset_variable_does_not_stop_an_edit(paths: Paths, put: Put) -> None:
+    put("{models: {providers: {x: {apiKey: '${NOT_HERE}'}}}}")
+    put_at(paths, "logging.level", "debug")
+    assert "${NOT_HERE}" in paths.config.read_text()
+
+
+def test_a_hash_guards_against_another_writer(paths: Paths, put: Put) -> None:
+    put("{}")
+    seen = load(paths, {}).hash
+    put_at(paths, "logging.level", "debug", if_hash=seen)
+    with pytest.raises(Conflict):
+        put_at(paths, "logging.level", "info", if_hash=seen)
+    assert load(paths, {}).config.logging.level == "debug"
+
+
+def test_a_missing_file_has_a_hash_too(paths: Paths) -> None:
+    put_at(paths, "logging.level", "debug", if_hash=load(paths, {}).hash)
+    assert load(paths, {}).exists
+
+
+def test_a_program_that_writes_meanwhile_is_not_overwritten(paths: Paths, put: Put) -> None:
+    put("{}")
+
+    def change(tree: dict[str, Any]) -> Any:
+        paths.config.write_text("{logging: {level: 'trace'}}")
+        return set_path(tree, ("logging", "level"), "debug")
+
+    with pytest.raises(Conflict):
+        write(paths, {}, change)
+    assert paths.config.read_text() == "{logging: {level: 'trace'}}"
+
+
+def test_a_file_made_meanwhile_is_not_overwritten(paths: Paths) -> None:
+    def change(tree: dict[str, Any]) -> Any:
+        paths.config.write_text("{}")
+        return set_path(tree, ("logging", "level"), "debug")
+
+    with pytest.raises(Conflict):
+        write(paths, {}, change)
+    assert paths.config.read_text() == "{}"
+
+
+def test_a_lock_held_by_another_process_is_told(
+    paths: Paths, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_WAIT_S", 0.0)
+    with put("{}").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Conflict, match="locked"):
+            put_at(paths, "logging.level", "debug")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, StoreError)]
+)
+def test_a_full_disk_leaves_the_old_file(
+    paths: Paths, put: Put, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[StoreError]
+) -> None:
+    put("{} // old")
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(kind, match="was not changed"):
+        put_at(paths, "logging.level", "debug")
+    assert paths.config.read_text() == "{} // old"
+    assert listing(paths) == ["openclaw.json"]
+
+
+def test_a_linked_config_stays_a_link(paths: Paths, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "claw.json5"
+    real.parent.mkdir()
+    real.write_text("{} // mine")
+    paths.config.symlink_to(real)
+    put_at(paths, "logging.level", "debug")
+    assert paths.config.is_symlink()
+    assert "// mine" in real.read_text()
+    assert (real.parent / "claw.json5.bak").read_text() == "{} // mine"
+
+
+def test_a_value_set_beside_an_include_wins_over_it(paths: Paths, put: Put) -> None:
+    put("{defaults: {workspace: 'theirs'}}", "a.json5")
+    put("{agents: {$include: 'a.json5'}}")
+    put_at(paths, "agents.defaults.workspace", "mine")
+    assert load(paths, {}).config.agents.defaults.workspace == "mine"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("tools.deny", ["z"]),
+        ("agents.list[0]", {"id": "b"}),
+        ("agents.defaults", {"workspace": "x"}),
+    ],
+)
+def test_a_change_that_an_include_would_mix_up_is_refused(
+    paths: Paths, put: Put, path: str, value: Any
+) -> None:
+    put(
+        "{tools: {deny: ['x']}, agents: {list: [{id: 'a'}], defaults: {timeoutSeconds: 5}}}",
+        "base.json5",
+    )
+    put("{$include: 'base.json5'}")
+    with pytest.raises(ConfigError, match="includes sets this too"):
+        put_at(paths, path, value)
+    assert paths.config.read_text() == "{$include: 'base.json5'}"
+
+
+def test_what_only_an_include_says_cannot_be_removed_here(paths: Paths, put: Put) -> None:
+    put("{tools: {profile: 'full'}}", "base.json5")
+    put("{$include: 'base.json5', tools: {profile: 'coding'}}")
+    with pytest.raises(ConfigError, match="includes sets this too"):
+        drop(paths, "tools.profile")
+
+
+def test_an_include_itself_can_be_set(paths: Paths, put: Put) -> None:
+    put("{defaults: {workspace: 'theirs'}}", "a.json5")
+    put("{}")
+    put_at(paths, "agents", {"$include": "a.json5"})
+    assert load(paths, {}).config.agents.defaults.workspace == "theirs"
+    with pytest.raises(ConfigError, match="no file"):
+        put_at(paths, "agents.$include", "gone.json5")
+
+
+def test_a_merge_patch_is_a_change(paths: Paths, put: Put) -> None:
+    put("{agents: {list: [{id: 'a', name: 'A'}]}, logging: {level: 'info'}}")
+    patch = {"agents": {"list": [{"id": "a", "name": "B"}, {"id": "c"}]}, "logging": None}
+    written = write(paths, {}, lambda tree: apply_merge_patch(tree, patch, True))
+    assert [agent.name for agent in load(paths, {}).config.agents.list] == ["B", None]
+    assert set(written.changed) == {"agents.list", "logging"}
+
+
+def test_a_hidden_secret_is_put_back_not_overwritten(paths: Paths, put: Put) -> None:
+    put("{models: {providers: {x: {apiKey: 'sk-1', api: 'ollama'}}}}")
+    put_at(paths, "models.providers.x", {"apiKey": "__REDACTED__", "baseUrl": "http://h"})
+    entry = load(paths, {}).config.models.providers["x"]
+    assert (entry.api_key, entry.base_url, entry.api) == ("sk-1", "http://h", None)
+    with pytest.raises(UserError, match="hidden"):
+        put_at(paths, "models.providers.y.apiKey", "__REDACTED__")
+
+
+def test_a_setting_without_effect_is_named(paths: Paths) -> None:
+    assert put_at(paths, "channels.telegram.botToken", "x").unbuilt == ("channels.telegram",)
+    assert put_at(paths, "logging.level", "debug").unbuilt == ()
+
+
+@pytest.mark.parametrize("value", [[], 5, None])
+def test_the_whole_config_cannot_become_something_else(paths: Paths, value: Any) -> None:
+    with pytest.raises(ConfigError, match="one object"):
+        write(paths, {}, lambda _tree: value)
+
+
+def test_text_that_no_file_can_hold_is_refused(paths: Paths, put: Put) -> None:
+    put("{}")
+    for text in ("\ud800", "a\0b"):
+        with pytest.raises(UserError):
+            put_at(paths, "logging.file", text)
+    assert paths.config.read_text() == "{}"

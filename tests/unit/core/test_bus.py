@@ -1,0 +1,144 @@
+"""The bus: bounded, honest about what was missed, and never in a run's way."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.bus import Bus, Subscription
+from homarus.core.event import Event, Fact, RunEnded, RunStarted, TextAdded
+
+
+def event(seq: int, fact: Fact | None = None) -> Event:
+    return Event("run", "agent:main:main", seq, seq, fact or RunStarted())
+
+
+async def read_all(subscription: Subscription) -> list[int]:
+    return [item.seq async for item in subscription]
+
+
+def test_every_subscriber_reads_every_event_in_order() -> None:
+    async def main() -> None:
+        bus = Bus()
+        with bus.subscribe() as one, bus.subscribe() as two:
+            for seq in range(1, 6):
+                bus.publish(event(seq))
+        assert await read_all(one) == await read_all(two) == [1, 2, 3, 4, 5]
+
+    asyncio.run(main())
+
+
+def test_publishing_to_nobody_is_fine() -> None:
+    Bus().publish(event(1))
+
+
+def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
+    async def main() -> None:
+        bus, seen = Bus(), list[int]()
+
+        async def reader(subscription: Subscription) -> None:
+            async for item in subscription:
+                seen.append(item.seq)
+
+        with bus.subscribe() as subscription:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reader(subscription))
+                for seq in (1, 2):
+                    await asyncio.sleep(0)
+                    bus.publish(event(seq))
+                    await asyncio.sleep(0)
+                    assert seen[-1] == seq
+                subscription.close()
+
+    asyncio.run(main())
+
+
+def test_leaving_the_block_ends_a_reader_that_still_waits() -> None:
+    async def main() -> None:
+        bus = Bus()
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            with bus.subscribe() as subscription:
+                group.create_task(read_all(subscription))
+                await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_is_told_how_many_it_missed_and_delays_nobody() -> None:
+    async def main() -> None:
+        bus = Bus()
+        with bus.subscribe(size=3) as slow, bus.subscribe(size=100) as quick:
+            for seq in range(1, 11):
+                bus.publish(event(seq))
+        assert await read_all(slow) == [8, 9, 10]
+        assert slow.missed == 7
+        assert await read_all(quick) == list(range(1, 11))
+        assert quick.missed == 0
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_loses_deltas_before_it_loses_the_end_of_a_run() -> None:
+    async def main() -> None:
+        bus = Bus()
+        with bus.subscribe(size=3) as slow:
+            bus.publish(event(1))
+            bus.publish(event(2, RunEnded()))
+            for seq in range(3, 50):
+                bus.publish(event(seq, TextAdded("x")))
+        assert await read_all(slow) == [1, 2, 49]
+        assert slow.missed == 46
+
+    asyncio.run(main())
+
+
+def test_nothing_published_after_close_is_read_and_the_end_is_never_lost() -> None:
+    async def main() -> None:
+        subscription = Subscription(1)
+        subscription.offer(event(1))
+        subscription.close()
+        subscription.offer(event(2))
+        assert await read_all(subscription) == [1]
+        assert subscription.missed == 0
+
+    asyncio.run(main())
+
+
+def test_what_was_not_published_during_the_block_is_not_read() -> None:
+    async def main() -> None:
+        bus = Bus()
+        bus.publish(event(1))
+        with bus.subscribe() as subscription:
+            bus.publish(event(2))
+        bus.publish(event(3))
+        assert await read_all(subscription) == [2]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_subscription_without_room_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="at least one"), Bus().subscribe(size):
+        pass
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.sampled_from([RunStarted(), TextAdded("x"), RunEnded()]), max_size=30),
+)
+def test_read_and_missed_add_up_to_what_was_published(size: int, facts: list[Fact]) -> None:
+    async def main() -> None:
+        bus = Bus()
+        with bus.subscribe(size) as subscription:
+            for seq, fact in enumerate(facts, 1):
+                bus.publish(event(seq, fact))
+        seen = await read_all(subscription)
+        assert len(seen) == min(size, len(facts))
+        assert len(seen) + subscription.missed == len(facts)
+        assert seen == sorted(seen)
+        kept = sum(not isinstance(fact, TextAdded) for fact in facts)
+        if kept < size:  # then every fact that is not a delta had room
+            assert sum(not isinstance(facts[seq - 1], TextAdded) for seq in seen) == kept
+
+    asyncio.run(main())

@@ -1,0 +1,80 @@
+"""The machine's clock, and the fake that stands in for it."""
+
+import asyncio
+import time
+
+from homarus.core.clock import Clock, SystemClock
+from homarus.testing.clock import START_MS, FakeClock
+
+
+def test_the_system_clock_tells_milliseconds_since_the_epoch() -> None:
+    before = time.time()
+    now_ms = SystemClock().now_ms()
+    assert before * 1000 - 1 <= now_ms <= time.time() * 1000 + 1
+
+
+def test_the_system_clocks_monotonic_time_never_goes_back() -> None:
+    clock = SystemClock()
+    asyncio.run(clock.sleep(0))
+    first = clock.monotonic()
+    assert clock.monotonic() >= first
+
+
+def test_the_fake_moves_only_when_told() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        assert (clock.now_ms(), clock.monotonic()) == (START_MS, 0)
+        await clock.advance(2.5)
+        assert (clock.now_ms(), clock.monotonic()) == (START_MS + 2500, 2.5)
+
+    asyncio.run(main())
+
+
+def test_the_fake_wakes_sleepers_in_the_order_of_their_deadlines() -> None:
+    async def main() -> None:
+        clock, woken = FakeClock(), list[str]()
+
+        async def nap(name: str, *naps: float) -> None:
+            for seconds in naps:
+                await clock.sleep(seconds)
+                woken.append(f"{name} at {clock.monotonic():g}")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(nap("long", 5))
+            group.create_task(nap("twice", 1, 3))
+            group.create_task(nap("short", 2))
+            await clock.advance(4.5)
+            assert woken == ["twice at 1", "short at 2", "twice at 4"]
+            waiting = clock.sleepers
+            await clock.advance(0.5)
+        assert (waiting, clock.sleepers) == (1, 0)
+        assert woken[3:] == ["long at 5"]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_sleeper_does_not_hold_the_others_up() -> None:
+    async def main() -> None:
+        clock: FakeClock = FakeClock()
+        async with asyncio.TaskGroup() as group:
+            gone = group.create_task(clock.sleep(1))
+            stays = group.create_task(clock.sleep(2))
+            await clock.advance(0)
+            gone.cancel()
+            await clock.advance(2)
+            assert gone.cancelled()
+            assert stays.done()
+
+    asyncio.run(main())
+
+
+def test_an_impatient_fake_lets_every_sleep_pass_and_remembers_it() -> None:
+    async def main() -> None:
+        clock = FakeClock(patient=False)
+        seam: Clock = clock
+        await seam.sleep(60)
+        await seam.sleep(-1)
+        assert seam.monotonic() == 60
+        assert clock.slept == [60, -1]
+
+    asyncio.run(main())

@@ -1,0 +1,81 @@
+"""The exception tree: its drawing, its codes, its words."""
+
+import inspect
+import re
+
+import pytest
+
+from homarus.core import errors
+from homarus.core.errors import ConfigError, HomarusError, InUse, ToolError, UnknownName, UserError
+
+CLASSES: dict[str, type[HomarusError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if inspect.isclass(kind) and issubclass(kind, HomarusError)
+}
+
+
+def drawn() -> dict[str, str]:
+    """The tree in the module's docstring: class → its parent there."""
+    parents, path = dict[str, str](), list[str]()
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"([│ ]*)(?:[├└]── )?([A-Z]\w+)(?:\s|$)", line):
+            if found[2] not in CLASSES:
+                continue
+            depth = 0 if "──" not in line else len(found[1]) // 4 + 1
+            path[depth:] = [found[2]]
+            parents[found[2]] = path[depth - 1] if depth else ""
+    return parents
+
+
+def test_the_drawing_shows_every_class_under_its_parent() -> None:
+    real = {
+        name: "" if kind is HomarusError else kind.__mro__[1].__name__
+        for name, kind in CLASSES.items()
+    }
+    assert drawn() == real
+
+
+def test_every_class_has_a_code_of_its_own_that_starts_with_its_parents() -> None:
+    codes = {kind.code for kind in CLASSES.values()}
+    assert len(codes) == len(CLASSES)
+    for kind in CLASSES.values():
+        parent = kind.__mro__[1]
+        if parent not in (HomarusError, Exception):
+            assert kind.code.startswith(f"{parent.code}.")  # type: ignore[attr-defined] # a class of the tree
+
+
+def test_only_a_users_mistake_exits_with_two() -> None:
+    twos = {name for name, kind in CLASSES.items() if kind.exit_status == 2}
+    assert twos == {"UserError", "ConfigError", "UnknownName", "InUse"}
+    assert InUse("held").exit_status == 2
+
+
+def test_an_error_reads_as_what_happened_and_what_to_do() -> None:
+    assert str(ToolError("disk is full")) == "disk is full"
+    assert str(ToolError("disk is full", fix="make room")) == "disk is full (make room)"
+
+
+def test_a_config_error_says_file_line_and_key() -> None:
+    error = ConfigError("must be a number", file="a.json", line=3, key="agents.x", fix="write 1")
+    assert error.message == "a.json:3: agents.x: must be a number"
+    assert (error.file, error.line, error.key, error.reason) == (
+        "a.json",
+        3,
+        "agents.x",
+        "must be a number",
+    )
+    assert ConfigError("is empty", file="a.json").message == "a.json: is empty"
+    assert ConfigError("is empty").message == "is empty"
+
+
+def test_an_unknown_name_offers_the_nearest_ones() -> None:
+    error = UnknownName("model", "gpt", ("gpt-5", "gpt-4"))
+    assert str(error) == "unknown model 'gpt' (did you mean gpt-5 or gpt-4?)"
+    assert UnknownName("model", "x", fix="homarus models list").fix == "homarus models list"
+    assert UnknownName("model", "x").fix == ""
+
+
+def test_a_users_error_is_caught_as_one() -> None:
+    with pytest.raises(UserError):
+        raise UnknownName("tool", "x")

@@ -1,0 +1,190 @@
+"""Events on the wire: the envelopes the original's clients know, recorded from it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.event import (
+    CompactionEnded,
+    CompactionStarted,
+    Emitter,
+    ErrorNoted,
+    Event,
+    Fact,
+    MessageSaved,
+    Payloads,
+    RunEnded,
+    RunStarted,
+    TextAdded,
+    ThinkingAdded,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
+from homarus.core.message import Image, Message, Text, ToolCall, ToolReturn, user
+
+FRAMES = Path(__file__).parents[2] / "data" / "frames" / "agent-events.json"
+RECORDED: dict[str, list[dict[str, Any]]] = json.loads(FRAMES.read_text(encoding="utf-8"))
+CALL = ToolCall("call_1", "read", {"path": "a.md"})
+
+
+def wire(
+    *facts: Fact, run: str = "r", key: str = "agent:main:main", at_ms: int = 1_000
+) -> list[Any]:
+    """What a client sees of a run with these facts, one millisecond apart."""
+    events = list[Event]()
+    ticks = iter(range(at_ms, at_ms + len(facts)))
+    emit = Emitter(run, key, events.append, lambda: next(ticks))
+    for fact in facts:
+        emit(fact)
+    payloads = Payloads()
+    return [view for event in events if (view := payloads.of(event)) is not None]
+
+
+def data(*facts: Fact) -> Any:
+    """The `data` of the last envelope."""
+    return wire(*facts)[-1]["data"]
+
+
+def facts_of(recorded: list[dict[str, Any]]) -> list[Fact]:
+    """The facts that the recorded envelopes tell."""
+    facts = list[Fact]()
+    for envelope in recorded:
+        told = envelope["data"]
+        call = ToolCall(told.get("toolCallId", ""), told.get("name", ""), told.get("args", {}))
+        match envelope["stream"], told.get("phase"):
+            case "lifecycle", "start":
+                facts.append(RunStarted())
+            case "lifecycle", "end":
+                facts.append(RunEnded())
+            case "assistant", None:
+                facts.append(TextAdded(told["delta"]))
+            case "tool", "start":
+                facts.append(ToolStarted(call))
+            case "tool", "update":
+                facts.append(ToolProgressed(call, "some output"))
+            case "tool", "result":
+                facts.append(ToolEnded(ToolReturn(call.id, call.name, (Text("done"),))))
+            case other:
+                pytest.fail(f"a recorded envelope this test does not know: {other}")
+    return facts
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_run_has_the_same_envelopes_here(name: str) -> None:
+    recorded = RECORDED[name]
+    run, key = recorded[0]["runId"], recorded[0]["sessionKey"]
+    ours = wire(*facts_of(recorded), run=run, key=key)
+    assert len(ours) == len(recorded)
+    for mine, theirs in zip(ours, recorded, strict=True):
+        assert set(mine) == set(theirs) == {"runId", "seq", "stream", "ts", "data", "sessionKey"}
+        for field in ("runId", "seq", "stream", "sessionKey"):
+            assert mine[field] == theirs[field]
+        # The recording client asked for little, so tool output was left out of its frames; `meta`
+        # is an optional line for people.
+        missing = set(theirs["data"]) - set(mine["data"]) - {"meta"}
+        extra = set(mine["data"]) - set(theirs["data"]) - {"result", "partialResult"}
+        assert (missing, extra) == (set(), set())
+        for field in ("phase", "text", "delta", "name", "toolCallId", "args", "isError"):
+            assert mine["data"].get(field) == theirs["data"].get(field)
+
+
+def test_the_phases_of_a_run_carry_the_keys_of_the_schema() -> None:
+    assert data(RunStarted()) == {"phase": "start", "startedAt": 1_000}
+    assert data(RunStarted(), RunEnded()) == {"phase": "end", "endedAt": 1_001}
+    assert data(RunStarted(), RunEnded(error="no credit")) == {
+        "phase": "error",
+        "startedAt": 1_000,
+        "endedAt": 1_001,
+        "error": "no credit",
+    }
+    assert data(RunStarted(), RunEnded(aborted=True))["aborted"] is True
+
+
+def test_a_tool_call_is_told_in_three_phases() -> None:
+    named = {"name": "read", "toolCallId": "call_1"}
+    assert data(ToolStarted(CALL)) == {"phase": "start", **named, "args": {"path": "a.md"}}
+    shown = {"content": [{"type": "text", "text": "half"}]}
+    assert data(ToolProgressed(CALL, "half")) == {
+        "phase": "update",
+        **named,
+        "partialResult": shown,
+    }
+    result = ToolReturn("call_1", "read", (Text("all"), Image("AAAA", "image/png")), is_error=True)
+    assert data(ToolEnded(result)) == {
+        "phase": "result",
+        **named,
+        "isError": True,
+        "result": {"content": [{"type": "text", "text": "all"}]},
+    }
+
+
+def test_details_of_a_result_reach_the_client_only_when_there_are_some() -> None:
+    result = ToolReturn("call_1", "exec", (Text("ok"),), details={"exitCode": 0})
+    assert data(ToolEnded(result))["result"]["details"] == {"exitCode": 0}
+
+
+def test_compaction_and_errors_have_streams_of_their_own() -> None:
+    seen = wire(CompactionStarted(), CompactionEnded(will_retry=True), ErrorNoted("odd"))
+    assert [(one["stream"], one["data"]) for one in seen] == [
+        ("compaction", {"phase": "start"}),
+        ("compaction", {"phase": "end", "willRetry": True}),
+        ("error", {"message": "odd"}),
+    ]
+
+
+def test_the_text_starts_afresh_with_each_assistant_message() -> None:
+    seen = wire(
+        TextAdded("Let me "),
+        TextAdded("look."),
+        MessageSaved(Message("assistant", (Text("Let me look."), CALL))),
+        ToolStarted(CALL),
+        TextAdded("Found."),
+    )
+    assert [one["data"].get("text") for one in seen] == ["Let me ", "Let me look.", None, "Found."]
+
+
+def test_what_the_wire_has_no_stream_for_leaves_no_gap_in_the_numbers() -> None:
+    seen = wire(
+        RunStarted(), ThinkingAdded("hm"), TextAdded("a"), MessageSaved(user("x")), RunEnded()
+    )
+    assert [one["seq"] for one in seen] == [1, 2, 3]
+
+
+anything = st.one_of(
+    st.builds(RunStarted),
+    st.builds(TextAdded, st.text(max_size=5)),
+    st.builds(ThinkingAdded, st.text(max_size=5)),
+    st.just(ToolStarted(CALL)),
+    st.builds(ToolProgressed, st.just(CALL), st.text(max_size=5)),
+    st.just(ToolEnded(ToolReturn("call_1", "read", ()))),
+    st.just(MessageSaved(user("hello"))),
+    st.builds(CompactionStarted),
+    st.builds(CompactionEnded, st.booleans()),
+    st.builds(ErrorNoted, st.text(max_size=5)),
+    st.builds(RunEnded, st.text(max_size=5), st.booleans()),
+)
+
+
+@given(st.lists(anything, max_size=30))
+def test_any_run_is_numbered_from_one_without_gaps_and_is_json(facts: list[Fact]) -> None:
+    seen = wire(*facts)
+    assert [one["seq"] for one in seen] == list(range(1, len(seen) + 1))
+    assert json.loads(json.dumps(seen)) == seen
+    assert {one["stream"] for one in seen} <= {
+        "lifecycle",
+        "assistant",
+        "tool",
+        "compaction",
+        "error",
+    }
+
+
+@given(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=20))
+def test_the_whole_text_is_the_deltas_put_together(deltas: list[str]) -> None:
+    seen = wire(*[TextAdded(delta) for delta in deltas])
+    assert "".join(one["data"]["delta"] for one in seen) == seen[-1]["data"]["text"]

@@ -1,0 +1,155 @@
+"""Session keys: made, read, and refused."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core import keys
+from homarus.core.errors import UserError
+
+IDS = st.from_regex(re.compile(r"[a-z0-9][a-z0-9_-]{0,20}", re.ASCII), fullmatch=True)
+PEERS = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=40)
+SCOPES: tuple[keys.DmScope, ...] = ("per-peer", "per-channel-peer", "per-account-channel-peer")
+
+
+@given(st.text(max_size=200))
+def test_a_normal_agent_id_stays_as_it_is(text: str) -> None:
+    once = keys.normalize_agent_id(text)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", once)
+    assert keys.normalize_agent_id(once) == once
+
+
+@given(IDS, IDS, st.sampled_from(["group", "channel"]), PEERS)
+def test_a_group_key_names_its_agent_and_survives_storing(
+    agent: str, channel: str, kind: keys.PeerKind, peer: str
+) -> None:
+    key = keys.peer_key(agent, channel, kind, peer)
+    parsed = keys.parse_agent_key(key)
+    assert parsed and parsed.agent == agent
+    assert parsed.rest.startswith(f"{channel}:{kind}:") or peer.startswith(":")
+    assert keys.store_key(key) == key
+    assert keys.store_key(key.upper()) == key
+
+
+@given(IDS, IDS, st.sampled_from(SCOPES), PEERS)
+def test_a_direct_key_survives_the_way_to_a_client_and_back(
+    agent: str, channel: str, scope: keys.DmScope, peer: str
+) -> None:
+    key = keys.peer_key(agent, channel, "direct", peer, scope=scope)
+    assert keys.store_key(key) == key
+    parsed = keys.parse_agent_key(key)
+    if parsed and parsed.key == key:
+        asked = keys.request_key(key)
+        assert keys.store_key(asked, agent) == key
+
+
+@given(IDS, st.from_regex(r"[a-z0-9.]{1,20}", fullmatch=True))
+def test_a_thread_knows_its_parent(channel: str, thread: str) -> None:
+    base = keys.peer_key("main", channel, "channel", "c1")
+    assert keys.thread_parent(keys.thread_key(base, thread)) == base
+    assert keys.thread_key(base, thread, own_chat=True) == base
+    assert keys.thread_key(base, "  ") == base
+
+
+def test_a_linked_person_has_one_conversation_everywhere() -> None:
+    links = {"Alice": ["telegram:111", "Discord:222"]}
+    found = {
+        keys.peer_key("main", channel, "direct", peer, scope="per-peer", identity_links=links)
+        for channel, peer in [("telegram", "111"), ("discord", "222")]
+    }
+    assert found == {"agent:main:direct:alice"}
+    other = keys.peer_key(
+        "main", "telegram", "direct", "222", scope="per-peer", identity_links=links
+    )
+    assert other == "agent:main:direct:222"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("agent:main:telegram:dm:42", "agent:main:telegram:direct:42"),
+        ("telegram:dm:42", "agent:main:telegram:direct:42"),
+        ("agent:main:telegram:work:dm:42", "agent:main:telegram:work:direct:42"),
+        ("agent:main:slack:channel:dm:thread:1", "agent:main:slack:channel:dm:thread:1"),
+        ("agent:main:dm", "agent:main:dm"),
+        ("agent:main:subagent:dm:x", "agent:main:subagent:dm:x"),
+        ("telegram:default:42", "agent:main:telegram:default:direct:42"),
+        ("notes:default:42", "agent:main:notes:default:42"),
+        ("telegram:group:-100", "agent:main:telegram:group:-100"),
+        ("agent:main:main::research", "agent:research:subagent:main:main"),
+        ("main::research", "agent:research:subagent:main:main"),
+        ("main::research::ops", "agent:ops:subagent:research:subagent:main:main"),
+        ("agent:main:irc:direct:fe80::1", "agent:main:irc:direct:fe80::1"),
+        (" MAIN ", "agent:main:main"),
+        (None, "agent:main:main"),
+    ],
+)
+def test_older_forms_are_read_as_todays(old: str | None, new: str) -> None:
+    found = keys.store_key(old, channels=["telegram"], agents=["research", "ops"])
+    assert found == new
+    assert keys.store_key(new) == new
+
+
+def test_a_subagent_of_an_older_key_keeps_its_depth() -> None:
+    key = keys.store_key("main::research::ops", agents=["research", "ops"])
+    assert keys.is_subagent(key)
+    assert keys.subagent_depth(key) == 2
+
+
+def test_a_bare_subagent_key_has_a_depth() -> None:
+    assert keys.is_subagent("subagent:1")
+    assert keys.subagent_depth("subagent:1") == 1
+
+
+@pytest.mark.parametrize("key", ["agent:main", "agent::x", "agent:../../etc:main", "agent:a b:x"])
+def test_a_key_that_names_no_agent_is_refused(key: str) -> None:
+    with pytest.raises(UserError, match="names no conversation"):
+        keys.store_key(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a\0b", "a\nb", "a\x1b[31m", "a\u202eb", "a\ud800b", "a\u2028b", "", "   ", "x" * 513],
+)
+def test_a_hostile_key_is_refused(key: str) -> None:
+    with pytest.raises(UserError) as caught:
+        keys.check_key(key)
+    assert caught.value.fix
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+def test_ten_megabytes_are_refused_at_once() -> None:
+    started = time.process_time()
+    for make in (keys.check_key, keys.store_key, lambda key: keys.thread_key("x", key)):
+        with pytest.raises(UserError, match="characters"):
+            make("a" * 10_000_000)
+    assert time.process_time() - started < 1
+
+
+def test_a_peer_id_cannot_smuggle_control_characters_into_a_key() -> None:
+    with pytest.raises(UserError):
+        keys.peer_key("main", "irc", "group", "x\0y")
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_stored_under_a_well_formed_key_or_refused(text: str) -> None:
+    try:
+        key = keys.store_key(text, channels=["telegram"], agents=["a"])
+    except UserError:
+        return
+    assert keys.classify(key) == "agent"
+    assert keys.store_key(key) == key
+
+
+@given(st.text(max_size=60))
+def test_asking_about_any_text_never_fails(text: str) -> None:
+    keys.thread_parent(text)
+    keys.subagent_depth(text)
+    keys.agent_of_model(text)
+    assert keys.is_cron(text) or not keys.is_cron_run(text)
+    assert (keys.classify(text) == "agent") == (keys.parse_agent_key(text) is not None)
+    assert not (keys.is_acp(text) and keys.is_subagent(text))

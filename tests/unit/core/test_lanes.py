@@ -1,0 +1,226 @@
+"""Lanes: first come first served, never wider than allowed, and no place is lost or doubled."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.core.lanes import Lanes
+
+WIDTHS = {"main": 1, "session:0": 1, "session:1": 3}
+
+
+async def settle(turns: int = 30) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+class Crowd:
+    """Workers that go through a session's lane and then through `main`, and what was seen."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self.lanes = Lanes(WIDTHS)
+        self.group = group
+        self.tasks: list[asyncio.Task[None]] = []
+        self.doors: list[asyncio.Event] = []
+        self.inside: Counter[str] = Counter()
+        self.entered: dict[str, list[int]] = {}
+        self.working: list[int] = []
+
+    def start(self, session: str) -> None:
+        number = len(self.tasks)
+        self.doors.append(asyncio.Event())
+        self.tasks.append(self.group.create_task(self._work(number, session)))
+
+    def leave(self, pick: int) -> None:
+        if self.working:
+            self.doors[self.working[pick % len(self.working)]].set()
+
+    def cancel(self, pick: int) -> None:
+        if alive := [task for task in self.tasks if not task.done()]:
+            alive[pick % len(alive)].cancel()
+
+    async def _work(self, number: int, session: str) -> None:
+        async with self.lanes.enter(session):
+            self._enter(session, number)
+            try:
+                async with self.lanes.enter("main"):
+                    self._enter("main", number)
+                    self.working.append(number)
+                    try:
+                        await self.doors[number].wait()
+                    finally:
+                        self.working.remove(number)
+                        self.inside["main"] -= 1
+            finally:
+                self.inside[session] -= 1
+
+    def _enter(self, lane: str, number: int) -> None:
+        self.inside[lane] += 1
+        assert self.inside[lane] <= WIDTHS[lane], f"{lane} is too full"
+        self.entered.setdefault(lane, []).append(number)
+
+    def check(self) -> None:
+        """What must hold whenever nothing more can happen by itself."""
+        for lane in {"main", *self.entered}:
+            if self.lanes.depth(lane):
+                assert self.inside[lane] == WIDTHS[lane], f"{lane} waits with room left"
+        # The order of arrival, seen where one at a time enters: two who are let in together may
+        # wake in either order.
+        assert self.entered.get("session:0", []) == sorted(self.entered.get("session:0", []))
+
+
+# A place is handed over within two turns of the loop: the steps stay that fine, and a cancellation
+# often hits the one who waits longest.
+step = st.one_of(
+    st.tuples(st.just("start"), st.integers(0, 1)),
+    st.tuples(st.sampled_from(["leave", "cancel"]), st.sampled_from([0, 0, 1, 1, 2, 5])),
+    st.tuples(st.just("turn"), st.integers(1, 2)),
+    st.tuples(st.just("settle"), st.just(0)),
+)
+
+
+@settings(max_examples=300)
+@given(st.integers(2, 6), st.lists(step, min_size=10, max_size=40))
+def test_no_order_of_arrivals_ends_and_cancellations_loses_or_doubles_a_place(
+    early: int, later: list[tuple[str, int]]
+) -> None:
+    steps = [*[("start", number % 2) for number in range(early)], ("settle", 0), *later]
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            crowd = Crowd(group)
+            acts: dict[str, Callable[[int], None]] = {
+                "start": lambda n: crowd.start(f"session:{n}"),
+                "leave": crowd.leave,
+                "cancel": crowd.cancel,
+            }
+            for name, number in steps:
+                if name in acts:
+                    acts[name](number)
+                else:
+                    await settle(number or 30)
+                    if name == "settle":
+                        crowd.check()
+            for door in crowd.doors:
+                door.set()
+            await settle(30 + 10 * len(crowd.tasks))
+            assert all(task.done() for task in crowd.tasks), "someone still waits"
+        assert not any(task.exception() for task in crowd.tasks if not task.cancelled())
+        assert not crowd.lanes._lanes, "an idle lane was kept"
+
+    asyncio.run(main())
+
+
+def test_a_lane_serves_in_the_order_of_arrival() -> None:
+    async def main() -> None:
+        lanes, served = Lanes(), list[int]()
+
+        async def worker(number: int) -> None:
+            async with lanes.enter("one"):
+                served.append(number)
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(worker(number))
+        assert served == list(range(20))
+
+    asyncio.run(main())
+
+
+def test_a_newcomer_does_not_overtake_one_who_was_just_given_the_place() -> None:
+    async def main() -> None:
+        lanes, served = Lanes(), list[str]()
+        first, go = lanes.enter("one"), asyncio.Event()
+
+        async def worker(name: str) -> None:
+            async with lanes.enter("one"):
+                served.append(name)
+                await go.wait()
+
+        async with asyncio.TaskGroup() as group:
+            await first.__aenter__()
+            group.create_task(worker("waited"))
+            await settle()
+            await first.__aexit__(None, None, None)  # the place is handed over, not yet taken
+            group.create_task(worker("newcomer"))
+            await settle()
+            assert served == ["waited"]
+            assert lanes.depth("one") == 1
+            go.set()
+        assert served == ["waited", "newcomer"]
+
+    asyncio.run(main())
+
+
+def test_a_release_between_cancellation_and_waking_keeps_the_cancellation() -> None:
+    async def main() -> None:
+        lanes, served = Lanes(), list[str]()
+        holder = lanes.enter("one")
+
+        async def worker(name: str) -> None:
+            async with lanes.enter("one"):
+                served.append(name)
+
+        async with asyncio.TaskGroup() as group:
+            await holder.__aenter__()
+            gone = group.create_task(worker("gone"))
+            group.create_task(worker("next"))
+            await settle()
+            gone.cancel()
+            await holder.__aexit__(None, None, None)
+        assert gone.cancelled()
+        assert served == ["next"]
+
+    asyncio.run(main())
+
+
+def test_cancelled_while_waiting_for_the_second_lane_gives_back_the_first() -> None:
+    async def main() -> None:
+        lanes = Lanes()
+
+        async def worker() -> None:
+            async with lanes.enter("session:a", "main"):
+                raise AssertionError("main is taken")
+
+        async with asyncio.TaskGroup() as group, lanes.enter("main"):
+            waiting = group.create_task(worker())
+            await settle()
+            assert lanes.depth("main") == 1
+            waiting.cancel()
+            await settle()
+            async with asyncio.timeout(5), lanes.enter("session:a"):
+                assert lanes.depth("main") == 0
+
+    asyncio.run(main())
+
+
+def test_an_error_inside_gives_the_place_back() -> None:
+    async def main() -> None:
+        lanes = Lanes()
+        with pytest.raises(RuntimeError):
+            async with lanes.enter("session:a", "main"):
+                raise RuntimeError("inside")
+        async with asyncio.timeout(5), lanes.enter("session:a", "main"):
+            pass
+
+    asyncio.run(main())
+
+
+def test_lanes_of_different_names_do_not_wait_for_each_other() -> None:
+    async def main() -> None:
+        lanes = Lanes()
+        async with asyncio.timeout(5), lanes.enter("session:a"), lanes.enter("session:b"):
+            assert lanes.depth("session:a") == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("width", [0, -3])
+def test_a_lane_nobody_could_enter_is_refused(width: int) -> None:
+    with pytest.raises(ValueError, match="main"):
+        Lanes({"main": width})

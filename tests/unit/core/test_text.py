@@ -1,0 +1,85 @@
+"""Text: cutting, measuring, showing what hides, guessing names."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.text import clip_middle, nearest, one_line, reveal, utf16_len
+
+
+@given(st.text(max_size=300), st.integers(-5, 300))
+def test_clipping_keeps_head_and_tail_and_says_exactly_what_is_gone(text: str, most: int) -> None:
+    clipped = clip_middle(text, most)
+    if len(text) <= most:
+        assert clipped == text
+        return
+    kept = max(most, 0)
+    head = kept * 2 // 3
+    tail = text[len(text) - (kept - head) :]
+    assert clipped.startswith(text[:head] + "\n\n[… ")
+    assert clipped.endswith(" …]\n\n" + tail)
+    assert f"[… {len(text) - kept} characters left out …]" in clipped
+
+
+@given(st.text(alphabet=st.characters(), max_size=100))
+def test_utf16_length_is_what_javascript_counts(text: str) -> None:
+    assert utf16_len(text) == len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shown"),
+    [
+        ("git\u200b status", r"git\u{200b} status"),
+        ("\u202egnp.exe", r"\u{202e}gnp.exe"),
+        ("a\u2066b\u2069", r"a\u{2066}b\u{2069}"),
+        ("rm\u00a0-rf", r"rm\u{a0}-rf"),
+        ("a\rb", r"a\u{d}b"),
+        ("\x1b[2Jgone", r"\u{1b}[2Jgone"),
+        ("\x9b2Jgone", r"\u{9b}2Jgone"),
+        ("x\u3164y", r"x\u{3164}y"),
+        ("x\u115fy", r"x\u{115f}y"),
+        ("tag\U000e0041", r"tag\u{e0041}"),
+        ("a\ufe0f", r"a\u{fe0f}"),
+        ("a\U000e0100", r"a\u{e0100}"),
+        ("\ufeffls", r"\u{feff}ls"),
+        ("a\u2028b", r"a\u{2028}b"),
+        ("a\x00b", r"a\u{0}b"),
+        ("\ud800", r"\u{d800}"),
+    ],
+)
+def test_a_character_that_hides_is_shown_by_its_number(hidden: str, shown: str) -> None:
+    assert reveal(hidden) == shown
+
+
+def test_ordinary_text_of_any_language_is_left_alone() -> None:
+    for text in ("ls -la\n\tdone", "Grüße, žlutý", "日本語とカタカナ", "שלום", "नमस्ते", "😀 × ½"):
+        assert reveal(text) == text
+
+
+@given(st.text(alphabet=st.characters(), max_size=100))
+def test_what_is_revealed_holds_nothing_that_controls_a_terminal_or_reorders(text: str) -> None:
+    shown = reveal(text)
+    assert not {unicodedata.category(ch) for ch in shown if ch not in "\n\t"} & {"Cc", "Cf", "Cs"}
+    assert reveal(shown) == shown
+
+
+@given(st.text(max_size=200), st.integers(1, 100))
+def test_one_line_is_one_line_and_fits(text: str, most: int) -> None:
+    line = one_line(text, most)
+    assert len(line) <= most
+    assert "\n" not in line
+    assert "\t" not in line
+
+
+def test_a_cut_line_says_so() -> None:
+    assert one_line("a  b\nc") == "a b c"
+    assert one_line("abcdef", 4) == "abc…"
+
+
+def test_a_mistyped_name_finds_its_neighbours_best_first() -> None:
+    names = ["models", "model", "config", "doctor"]
+    assert nearest("modles", names)[0] == "models"
+    assert nearest("zzz", names) == ()
+    assert len(nearest("model", [f"model{n}" for n in range(9)])) == 3

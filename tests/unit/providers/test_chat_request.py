@@ -1,0 +1,290 @@
+"""Messages → turns of the chat dialect."""
+
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
+
+from homarus.core.message import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    user,
+)
+from homarus.providers.base import ToolSpec
+from homarus.providers.chat_request import (
+    GOT_RESULTS,
+    INTERRUPTED,
+    NO_OUTPUT,
+    NO_TEXT,
+    PICTURES,
+    UNSEEN,
+    Turns,
+    encode,
+    tool_list,
+)
+from homarus.providers.compat import Compat
+
+PICTURE = Image("aGk=", "image/png")
+CALL = ToolCall("call_1", "read", {"path": "é"})
+VALID = TypeAdapter(list[ChatCompletionMessageParam])
+
+
+def turns(compat: Compat | None = None, *, sees: bool = True) -> Turns:
+    return Turns(compat or Compat(), provider="p", model="m", sees_images=sees)
+
+
+def rendered(*messages: Message, compat: Compat | None = None, sees: bool = True) -> list[Any]:
+    return [json.loads(turn) for turn in turns(compat, sees=sees).render(messages)]
+
+
+def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message("assistant", made, origin=Origin("openai-completions", "p", model, stop))
+
+
+def result(call_id: str, *content: Text | Image, name: str = "read") -> Message:
+    return Message("tool", (ToolReturn(call_id, name, content),))
+
+
+def test_a_conversation_is_rendered_turn_by_turn() -> None:
+    assert rendered(
+        user("read it"), said("Looking.", CALL), result("call_1", Text("42")), said("It is 42.")
+    ) == [
+        {"role": "user", "content": "read it"},
+        {
+            "role": "assistant",
+            "content": "Looking.",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "read", "arguments": '{"path": "é"}'},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "42"},
+        {"role": "assistant", "content": "It is 42."},
+    ]
+
+
+def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+    assert rendered(said(CALL), user("go on"))[1:] == [
+        {"role": "tool", "tool_call_id": "call_1", "content": INTERRUPTED},
+        {"role": "user", "content": "go on"},
+    ]
+
+
+def test_a_late_result_still_follows_its_call() -> None:
+    roles = [t["role"] for t in rendered(said(CALL), user("hey"), result("call_1", Text("x")))]
+    assert roles == ["assistant", "tool", "user"]
+    later = rendered(said(CALL), user("hey"), said("Hm."), result("call_1", Text("x")))
+    assert [t["role"] for t in later] == ["assistant", "tool", "user", "assistant"]
+    assert later[1]["content"] == "x"
+
+
+def test_orphans_and_second_results_are_left_out() -> None:
+    got = rendered(
+        result("call_1", Text("too early")),
+        said(CALL),
+        result("call_1", Text("first")),
+        result("call_1", Text("second")),
+        result("other", Text("nobody asked")),
+    )
+    assert [t.get("content") for t in got] == [None, "first"]
+
+
+def test_an_id_used_again_later_belongs_to_the_nearest_call() -> None:
+    got = rendered(
+        said(CALL), result("call_1", Text("one")), said(CALL), result("call_1", Text("two"))
+    )
+    assert [t["content"] for t in got if t["role"] == "tool"] == ["one", "two"]
+
+
+def test_answers_that_hold_nothing_are_left_out() -> None:
+    assert rendered(said(stop="error"), said(Thinking("hm")), said("", stop="aborted")) == []
+    assert rendered(said("half an", stop="aborted")) == [
+        {"role": "assistant", "content": "half an"}
+    ]
+
+
+def test_nothing_is_sent_empty() -> None:
+    got = rendered(user(""), said(CALL), result("call_1"))
+    assert got[0]["content"] == NO_TEXT
+    assert got[2]["content"] == NO_OUTPUT
+
+
+def test_pictures_go_with_the_user_or_behind_the_results() -> None:
+    got = rendered(
+        user("see", PICTURE),
+        said(CALL, ToolCall("call_2", "ls", {})),
+        result("call_2", Text("list")),
+        result("call_1", Text("shot"), PICTURE),
+        user("well?"),
+    )
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    assert got[0]["content"] == [{"type": "text", "text": "see"}, shown]
+    assert [t["role"] for t in got[1:]] == ["assistant", "tool", "tool", "user", "user"]
+    assert got[2]["tool_call_id"] == "call_1"
+    assert got[2]["content"].startswith("shot\n")
+    assert got[4]["content"] == [{"type": "text", "text": PICTURES}, shown]
+
+
+def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
+    got = rendered(user("see", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
+    assert got[0]["content"] == f"see\n{UNSEEN}"
+    assert got[2]["content"] == UNSEEN
+    assert len(got) == 3
+
+
+def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> None:
+    thought = Thinking("because", "reasoning_content")
+    assert rendered(said(thought, "Yes"))[0]["reasoning_content"] == "because"
+    for other in (
+        said(thought, "Yes", model="other"),
+        said(Thinking("because", "anthropic-signature"), "Yes"),
+        said(thought, "Yes", stop="aborted"),
+    ):
+        assert rendered(other) == [{"role": "assistant", "content": "Yes"}]
+    as_text = rendered(said(thought, "Yes"), compat=Compat(thinking_as_text=True))
+    assert as_text == [{"role": "assistant", "content": "because\n\nYes"}]
+
+
+def test_broken_arguments_are_not_sent_on() -> None:
+    got = rendered(said(ToolCall("c", "read", {}, broken='{"pa')))
+    assert got[0]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+@pytest.mark.parametrize("call_id", ["", "call_1|fc_" + "x" * 400, "a b", "ü", "\ud800"])
+def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> None:
+    for compat, pattern in (
+        (Compat(), r"[A-Za-z0-9_-]{1,40}"),
+        (Compat(mistral_tool_ids=True), r"[A-Za-z0-9]{9}"),
+    ):
+        call = ToolCall(call_id, "read", {})
+        got = rendered(said(call), result(call_id, Text("x")), compat=compat)
+        assert re.fullmatch(pattern, got[0]["tool_calls"][0]["id"])
+        assert got[1] == {
+            "role": "tool",
+            "tool_call_id": got[0]["tool_calls"][0]["id"],
+            "content": "x",
+        }
+
+
+def test_names_fit_what_the_wire_takes() -> None:
+    for name, want in (("", "unknown"), ("a.b c", "a_b_c"), ("x" * 99, "x" * 64)):
+        got = rendered(said(ToolCall("c", name, {})))
+        assert got[0]["tool_calls"][0]["function"]["name"] == want
+
+
+def test_services_that_want_a_name_or_an_answer_after_results_get_them() -> None:
+    compat = Compat(tool_result_name=True, assistant_after_tool_result=True)
+    got = rendered(said(CALL), result("call_1", PICTURE), user("and?"), compat=compat)
+    assert got[1]["name"] == "read"
+    assert [t["role"] for t in got] == [
+        "assistant", "tool", "assistant", "user", "assistant", "user"
+    ]  # fmt: skip
+    assert got[2]["content"] == GOT_RESULTS
+
+
+def test_half_a_surrogate_pair_cannot_spoil_a_request() -> None:
+    assert encode({"a": "x\ud800y🦞"}).decode() == '{"a":"x?y🦞"}'
+
+
+def test_tools_are_listed_with_their_schemas() -> None:
+    spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
+    assert json.loads(tool_list([spec])) == [
+        {
+            "type": "function",
+            "function": {
+                "name": "read",
+                "description": "Read.",
+                "parameters": {"type": "object", "properties": {}},
+            },
+        }
+    ]
+
+
+texts = st.sampled_from(["", "hi", "é\ud800", "two\nlines"])
+ids = st.sampled_from(["", "a", "b", "long|" * 20])
+content = st.lists(texts.map(Text) | st.just(PICTURE), max_size=2).map(tuple)
+calls = st.builds(
+    ToolCall,
+    ids,
+    st.sampled_from(["", "read", "a.b"]),
+    st.just({"k": [1, None]}),
+    broken=st.sampled_from(["", "{"]),
+)
+thoughts = st.builds(Thinking, texts, st.sampled_from(["", "reasoning"]))
+origins = st.builds(
+    Origin,
+    st.just("x"),
+    st.just("p"),
+    st.sampled_from(["m", "n"]),
+    st.sampled_from(["stop", "error", "aborted", "toolUse"]),
+)
+parts = st.lists(texts.map(Text) | calls | thoughts, max_size=4).map(tuple)
+messages = st.one_of(
+    st.builds(Message, st.just("user"), content),
+    st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),
+    st.builds(
+        lambda call_id, parts: Message("tool", (ToolReturn(call_id, "read", parts),)), ids, content
+    ),
+    st.just(Message("tool", ())),
+)
+compats = st.builds(
+    Compat,
+    tool_result_name=st.booleans(),
+    assistant_after_tool_result=st.booleans(),
+    thinking_as_text=st.booleans(),
+    mistral_tool_ids=st.booleans(),
+)
+
+
+@given(st.lists(messages, max_size=12), compats, st.booleans())
+def test_any_history_renders_to_turns_the_vendor_accepts(
+    history: list[Message], compat: Compat, sees: bool
+) -> None:
+    got = rendered(*history, compat=compat, sees=sees)
+    VALID.validate_python(got)
+    waiting: list[str] = []
+    for turn in got:
+        if turn["role"] == "tool":
+            assert turn["tool_call_id"] == waiting.pop(0)
+        else:
+            assert waiting == [], "every call is answered before anyone else speaks"
+            waiting = [call["id"] for call in turn.get("tool_calls", ())]
+            assert len(set(waiting)) == len(waiting)
+        assert turn["content"] or turn.get("tool_calls"), "no turn is empty"
+    assert waiting == []
+
+
+def test_a_long_history_is_rendered_once() -> None:
+    history = [
+        message
+        for n in range(500)
+        for message in (
+            user(f"question {n} " * 20),
+            said(ToolCall(f"c{n}", "read", {"path": "x" * 200})),
+            result(f"c{n}", Text("line\n" * 100)),
+            said("answer " * 50),
+        )
+    ]
+    made = turns()
+    first = made.render(history)
+    start = time.process_time()
+    again = made.render([*history, user("new")])
+    spent_s = time.process_time() - start
+    assert again[:-1] == first
+    assert spent_s < 0.05, "2,000 known messages cost next to nothing"

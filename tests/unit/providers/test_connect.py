@@ -1,0 +1,217 @@
+"""From a model's name to its provider, and what is said when there is no way."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from homarus.config.paths import Paths
+from homarus.config.refs import ModelRef
+from homarus.config.schema import Config
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.message import Message, user
+from homarus.providers import connect as connecting
+from homarus.providers import demo
+from homarus.providers.base import Provider, Request
+from homarus.providers.catalog import Model
+from homarus.providers.connect import connect, provider_names, resolve
+from homarus.providers.http import Settings
+from homarus.providers.local import Local
+from homarus.providers.openai import OpenAI
+
+OWN = {"baseUrl": "http://10.0.0.1:8000/v1", "models": [{"id": "big"}, {"id": "small"}]}
+
+
+def providers(**entries: object) -> Config:
+    return Config.model_validate({"models": {"providers": entries}})
+
+
+def open_(
+    ref: ModelRef | str,
+    config: Config | None = None,
+    env: Mapping[str, str] | None = None,
+    home: Path = Path("/nowhere"),
+) -> tuple[Provider, Model]:
+    return connect(config or Config(), env or {}, ref, Paths.find({}, home))
+
+
+def settings_of(provider: Provider) -> Settings:
+    assert isinstance(provider, OpenAI)
+    return provider._settings
+
+
+def test_a_vendor_is_reached_with_the_key_of_the_environment() -> None:
+    provider, model = open_("openai/gpt-5.2", env={"OPENAI_API_KEY": " sk-1 "})
+    settings = settings_of(provider)
+    assert (settings.name, settings.base_url) == ("openai", "https://api.openai.com/v1")
+    assert settings.api_key == "sk-1"
+    assert (model.ref, model.known) == ("openai/gpt-5.2", True)
+
+
+def test_the_configured_key_address_and_headers_win() -> None:
+    entry = {
+        "baseUrl": "https://proxy.example/v1",
+        "apiKey": "mine",
+        "headers": {"X-Team": "a"},
+        "authHeader": False,
+    }
+    provider, _ = open_("openai/gpt-5.2", providers(OpenAI=entry), {"OPENAI_API_KEY": "other"})
+    settings = settings_of(provider)
+    assert settings.base_url == "https://proxy.example/v1"
+    assert settings.api_key == "mine"
+    assert settings.headers == {"X-Team": "a"}
+    assert not settings.auth_header
+
+
+def test_a_missing_key_names_the_variable_and_the_setting() -> None:
+    with pytest.raises(UserError) as caught:
+        open_("google/gemini-3-flash-preview")
+    assert "Google" in caught.value.message
+    for place in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "models.providers.google.apiKey"):
+        assert place in caught.value.fix
+
+
+def test_a_server_on_this_machine_needs_no_key() -> None:
+    provider, model = open_("ollama/llama3.2:3b")
+    assert settings_of(provider).base_url == "http://127.0.0.1:11434/v1"
+    assert not model.known
+
+
+def test_a_server_of_ones_own_needs_no_key_and_may_have_one_in_the_environment() -> None:
+    config = providers(**{"my-box": OWN})
+    assert settings_of(open_("my-box/big", config)[0]).api_key == ""
+    assert settings_of(open_("my-box/big", config, {"MY_BOX_API_KEY": "k"})[0]).api_key == "k"
+
+
+def test_the_address_of_ollamas_own_dialect_leads_to_openais_beside_it() -> None:
+    for url in ("http://10.0.0.1:11434", "http://10.0.0.1:11434/", "http://10.0.0.1:11434/v1"):
+        config = providers(ollama={"baseUrl": url, "api": "ollama"})
+        base_url = settings_of(open_("ollama/qwen3", config)[0]).base_url
+        assert base_url == "http://10.0.0.1:11434/v1"
+
+
+def test_a_model_nobody_has_heard_of_is_used_all_the_same() -> None:
+    _, model = open_("openai/gpt-99", env={"OPENAI_API_KEY": "k"})
+    assert (model.id, model.known) == ("gpt-99", False)
+
+
+def test_a_closed_list_of_models_is_closed() -> None:
+    with pytest.raises(UnknownName) as caught:
+        open_("mine/bigg", providers(mine=OWN))
+    assert caught.value.nearest == ("big",)
+    listed = {"apiKey": "k", "models": [{"id": "ours"}]}
+    assert open_("openai/gpt-99", providers(openai=listed))[1].id == "gpt-99"
+
+
+def test_an_unknown_provider_names_the_nearest() -> None:
+    with pytest.raises(UnknownName) as caught:
+        open_("antropic/claude-opus-4-6")
+    assert caught.value.nearest[0] == "anthropic"
+    with pytest.raises(UnknownName) as caught:
+        open_("zzz/model")
+    assert "models.providers.zzz" in caught.value.fix
+
+
+def test_a_provider_without_an_address_says_so() -> None:
+    with pytest.raises(UserError) as caught:
+        open_("mine/m", providers(mine={"apiKey": "k"}))
+    assert "models.providers.mine.baseUrl" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"baseUrl": "https://x.example", "api": "anthropic-messages"},
+        {"baseUrl": "https://x.example", "models": [{"id": "m", "api": "openai-responses"}]},
+    ],
+)
+def test_a_wire_that_is_not_built_says_which_are(entry: object) -> None:
+    with pytest.raises(UserError) as caught:
+        open_("mine/m", providers(mine=entry))
+    assert "not built" in caught.value.message
+    assert "openai-completions" in caught.value.fix
+
+
+def test_the_wire_of_a_model_wins_over_that_of_its_provider() -> None:
+    entry = {
+        "baseUrl": "https://x.example",
+        "api": "anthropic-messages",
+        "models": [{"id": "m", "api": "openai-completions"}],
+    }
+    assert open_("mine/m", providers(mine=entry))[1].id == "m"
+
+
+def test_replacing_hides_the_vendors_that_are_not_configured() -> None:
+    config = Config.model_validate({"models": {"mode": "replace", "providers": {"mine": OWN}}})
+    with pytest.raises(UnknownName):
+        open_("openai/gpt-5.2", config, {"OPENAI_API_KEY": "k"})
+    assert provider_names(config) == ("mine", "local")
+
+
+def test_people_may_say_less_than_the_whole_name() -> None:
+    listed = {"agents": {"defaults": {"models": {"groq/x": {"alias": "Fast"}}}}}
+    config = Config.model_validate(listed)
+    assert resolve(config, "fast") == ModelRef("groq", "x")
+    assert resolve(config, "gpt-5.2") == ModelRef("openai", "gpt-5.2")
+    assert resolve(config, "demo") == ModelRef("local", "demo")
+    assert resolve(config, "claude-next") == ModelRef("anthropic", "claude-next")
+    assert resolve(config, "openrouter/a/b") == ModelRef("openrouter", "a/b")
+
+
+@pytest.mark.parametrize("text", ["", " ", "/", "openai/", "/gpt"])
+def test_half_a_name_is_no_name(text: str) -> None:
+    with pytest.raises(UserError, match="is not a model"):
+        resolve(Config(), text)
+
+
+def test_a_missing_demo_model_names_the_command_that_fetches_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        open_("local/demo", home=tmp_path)
+    assert caught.value.fix == "homarus models pull demo"
+
+
+def test_a_file_of_ones_own_is_opened_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "Mine.gguf"
+    file.write_bytes(b"GGUF")
+    told = providers(local={"models": [{"id": str(file), "contextWindow": 9000, "maxTokens": 99}]})
+    for ref, config in ((f"local/{file}", Config()), (f"local/{file}", told)):
+        provider, model = open_(ref, config, home=tmp_path)
+        assert isinstance(provider, Local)
+        assert provider._settings.path == file
+        assert model.ref == f"local/{file}"
+        assert not model.calls_tools
+        asyncio.run(provider.close())
+    assert (model.window, model.max_tokens) == (9000, 99)
+    provider, _ = open_("local/~/Mine.gguf", home=tmp_path)
+    assert isinstance(provider, Local)
+    assert provider._settings.path == file
+    asyncio.run(provider.close())
+
+
+@pytest.mark.parametrize("name", ["mine.gguf", "../mine.gguf", "Demo2"])
+def test_a_local_model_is_the_demo_or_a_whole_path(name: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        open_(f"local/{name}")
+    assert "local/demo" in caught.value.fix
+
+
+@pytest.mark.model
+def test_the_demo_model_is_connected_and_answers(demo_weights: Path, tmp_path: Path) -> None:
+    cache = Paths.find({}, tmp_path).models_cache
+    cache.mkdir(parents=True)
+    (cache / demo.DEMO.file).symlink_to(demo_weights)
+
+    async def main() -> Message:
+        provider, model = open_("local/demo", home=tmp_path)
+        assert isinstance(provider, Local)
+        assert provider._settings.prompt_tokens == connecting.DEMO_PROMPT_TOKENS
+        try:
+            stream = provider.stream(Request(model.id, "", (user("Hi"),), max_tokens=4))
+            items = [item async for item in stream]
+        finally:
+            await provider.close()
+        assert isinstance(items[-1], Message)
+        return items[-1]
+
+    assert asyncio.run(main()).text

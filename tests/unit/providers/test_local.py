@@ -1,0 +1,615 @@
+"""The in-process provider: over a scripted engine, and over llama.cpp with the demo model."""
+
+import asyncio
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import (
+    BadRequest,
+    ContextOverflow,
+    ProviderError,
+    StreamBroken,
+    UserError,
+)
+from homarus.core.message import (
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    Usage,
+    user,
+)
+from homarus.providers import local
+from homarus.providers.base import Delta, Request, TextDelta, ThinkingDelta
+from homarus.providers.catalog import LOCAL_MAX_TOKENS
+from homarus.providers.local import Chunk, Local, See, Settings, fit, render
+from homarus.testing.clock import FakeClock
+
+Answer = Callable[[Chunk, See], None]
+
+
+class Engine:
+    """Plays its part in the worker thread, as `xllamacpp.Server` does."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.bodies: list[Chunk] = []
+
+    def handle_chat_completions(self, body: Chunk, see: See, /) -> None:
+        self.bodies.append(body)
+        self.answer(body, see)
+
+
+def says(*pieces: str, finish: str = "stop", prompt: int = 7, cached: int = 0) -> list[Chunk]:
+    chunks: list[Chunk] = [{"choices": [{"delta": {"role": "assistant", "content": None}}]}]
+    chunks += [{"choices": [{"delta": {"content": piece}}]} for piece in pieces]
+    chunks.append({"choices": [{"delta": {}, "finish_reason": finish}]})
+    usage = {"prompt_tokens": prompt, "completion_tokens": len(pieces)}
+    details = {"prompt_tokens_details": {"cached_tokens": cached}}
+    chunks.append({"choices": [], "usage": {**usage, **details}})
+    return chunks
+
+
+def plays(*chunks: Chunk) -> Answer:
+    def answer(_body: Chunk, see: See) -> None:
+        for chunk in chunks:
+            if see(chunk):
+                return
+
+    return answer
+
+
+def provider(engine: Engine, **settings: int) -> Local:
+    return Local(Settings(Path("model.gguf"), **settings), lambda _: engine, FakeClock())
+
+
+def ask(text: str = "Hello?", *, max_tokens: int | None = None) -> Request:
+    return Request("demo", "Be brief.", (user(text),), max_tokens=max_tokens)
+
+
+async def heard(stream: AsyncIterator[Delta | Message]) -> tuple[list[Delta], Message]:
+    items = [item async for item in stream]
+    last = items.pop()
+    assert isinstance(last, Message)
+    assert not any(isinstance(item, Message) for item in items)
+    return [item for item in items if not isinstance(item, Message)], last
+
+
+def answer_of(engine: Engine, request: Request, **settings: int) -> tuple[list[Delta], Message]:
+    async def main() -> tuple[list[Delta], Message]:
+        model = provider(engine, **settings)
+        try:
+            return await heard(model.stream(request))
+        finally:
+            await model.close()
+
+    return asyncio.run(main())
+
+
+def test_an_answer_streams_and_ends_in_one_message() -> None:
+    deltas, message = answer_of(Engine(plays(*says("He", "llo.", prompt=9, cached=4))), ask())
+    assert deltas == [TextDelta("He"), TextDelta("llo.")]
+    assert message.text == "Hello."
+    assert message.origin is not None
+    assert (message.origin.provider, message.origin.model, message.origin.stop) == (
+        "local",
+        "demo",
+        "stop",
+    )
+    assert message.origin.usage == Usage(input=5, output=2, cache_read=4)
+
+
+def test_an_answer_cut_by_its_limit_says_so() -> None:
+    _, message = answer_of(Engine(plays(*says("And then", finish="length"))), ask())
+    assert message.origin is not None
+    assert message.origin.stop == "length"
+
+
+def test_reasoning_is_told_apart_from_text() -> None:
+    thought: Chunk = {"choices": [{"delta": {"reasoning_content": "Hm."}}]}
+    deltas, message = answer_of(Engine(plays(thought, *says("Yes."))), ask())
+    assert deltas == [ThinkingDelta("Hm."), TextDelta("Yes.")]
+    assert message.thinking == "Hm."
+    assert message.text == "Yes."
+
+
+def test_what_the_engine_is_asked() -> None:
+    engine = Engine(plays(*says("Yes.")))
+    request = Request(
+        "demo",
+        "Be brief.",
+        (user("Hello?"),),
+        max_tokens=9999,
+        params={"temperature": 0.9, "grammar": "root ::= evil", "messages": []},
+    )
+    answer_of(engine, request)
+    (body,) = engine.bodies
+    assert body["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello?"},
+    ]
+    assert body["max_tokens"] == LOCAL_MAX_TOKENS
+    assert body["temperature"] == 0.9
+    assert "grammar" not in body
+    assert body["return_progress"]
+
+
+def test_the_caller_may_ask_for_less_but_not_for_more() -> None:
+    engine = Engine(plays(*says("Yes.")))
+    answer_of(engine, ask(max_tokens=12))
+    answer_of(engine, ask(max_tokens=100_000), max_tokens=64)
+    answer_of(engine, ask(), window=100, max_tokens=5000)
+    assert [body["max_tokens"] for body in engine.bodies] == [12, 64, 50]
+
+
+def endless(stopped: threading.Event, chunk: Chunk) -> Answer:
+    """Says the same until it is told to stop; a test that waits in vain is a failed one."""
+
+    def answer(body: Chunk, see: See) -> None:
+        if "again" in str(body["messages"]):
+            plays(*says("Here."))(body, see)
+            return
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if see(chunk):
+                stopped.set()
+                return
+
+    return answer
+
+
+WORD: Chunk = {"choices": [{"delta": {"content": "la "}}]}
+READING: Chunk = {"choices": [{"delta": {}}], "prompt_progress": {"processed": 64}}
+
+
+def test_leaving_an_answer_stops_the_engine_and_the_next_is_answered() -> None:
+    stopped = threading.Event()
+
+    async def main() -> Message:
+        model = provider(Engine(endless(stopped, WORD)))
+        async with aclosing(model.stream(ask())) as stream:
+            async for _ in stream:
+                break
+        _, message = await heard(model.stream(ask("again")))
+        await model.close()
+        return message
+
+    assert asyncio.run(main()).text == "Here."
+    assert stopped.is_set()
+
+
+def test_cancelling_while_the_prompt_is_read_stops_the_engine() -> None:
+    stopped = threading.Event()
+
+    async def main() -> None:
+        model = provider(Engine(endless(stopped, READING)))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await heard(model.stream(ask()))
+        _, message = await heard(model.stream(ask("again")))
+        assert message.text == "Here."
+        await model.close()
+
+    asyncio.run(main())
+    assert stopped.is_set()
+
+
+def test_questions_are_answered_one_at_a_time_in_order() -> None:
+    busy = threading.Lock()
+
+    def answer(body: Chunk, see: See) -> None:
+        assert busy.acquire(blocking=False), "two answers at once"
+        try:
+            plays(*says(body["messages"][-1]["content"]))(body, see)
+        finally:
+            busy.release()
+
+    async def main() -> list[str]:
+        engine = Engine(answer)
+        model = provider(engine)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(heard(model.stream(ask(str(n))))) for n in range(5)]
+        await model.close()
+        assert [body["messages"][-1]["content"] for body in engine.bodies] == list("01234")
+        return [task.result()[1].text for task in tasks]
+
+    assert asyncio.run(main()) == list("01234")
+
+
+def test_a_question_cancelled_while_it_waits_never_reaches_the_engine() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def answer(body: Chunk, see: See) -> None:
+        begun.set()
+        endless(stopped, WORD)(body, see)
+
+    async def main() -> None:
+        engine = Engine(answer)
+        model = provider(engine)
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(heard(model.stream(ask("first"))))
+            second = group.create_task(heard(model.stream(ask("second"))))
+            await asyncio.to_thread(begun.wait, 30)
+            second.cancel()
+            await asyncio.wait([second])
+            first.cancel()
+        await model.close()
+        assert [body["messages"][-1]["content"] for body in engine.bodies] == ["first"]
+
+    asyncio.run(main())
+
+
+def refuses_over(max_tokens: int, chars_per_token: float) -> Answer:
+    def answer(body: Chunk, see: See) -> None:
+        chars = sum(len(turn["content"]) for turn in body["messages"])
+        tokens = int(chars / chars_per_token)
+        if tokens > max_tokens:
+            kind = {"type": "exceed_context_size_error", "n_prompt_tokens": tokens}
+            see({"error": {"code": 400, "message": "too long", **kind}})
+        else:
+            plays(*says("Fine."))(body, see)
+
+    return answer
+
+
+def long_talk(turns: int) -> tuple[Message, ...]:
+    talk: list[Message] = []
+    for n in range(turns):
+        talk += [user(f"question {n} " + "x" * 200), Message("assistant", (Text("y" * 200),))]
+    return (*talk, user("the last question"))
+
+
+def test_a_long_history_is_trimmed_to_the_window_oldest_first() -> None:
+    engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
+    request = Request("demo", "Be brief.", long_talk(40))
+    _, message = answer_of(engine, request, window=1000, max_tokens=100)
+    assert message.text == "Fine."
+    (body,) = engine.bodies
+    contents = [turn["content"] for turn in body["messages"]]
+    assert contents[0] == "Be brief."
+    assert contents[-1] == "the last question"
+    assert contents[-3].startswith("question 39 ")
+    assert not any(content.startswith("question 0 ") for content in contents)
+
+
+def test_text_with_more_tokens_than_estimated_is_trimmed_harder_and_asked_again() -> None:
+    engine = Engine(refuses_over(900, 1.5))  # far fewer characters per token than in English
+    request = Request("demo", "Be brief.", long_talk(40))
+    _, message = answer_of(engine, request, window=1000, max_tokens=100)
+    assert message.text == "Fine."
+    sizes = [len(body["messages"]) for body in engine.bodies]
+    assert len(sizes) > 1
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_one_message_that_does_not_fit_is_an_overflow() -> None:
+    engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
+    with pytest.raises(ContextOverflow, match="1000 tokens"):
+        answer_of(engine, ask("x" * 100_000), window=1000)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"code": 400, "message": "bad", "type": "invalid_request_error"}, BadRequest),
+        ({"code": 500, "message": "oops", "type": "server_error"}, ProviderError),
+        ({}, StreamBroken),
+    ],
+)
+def test_what_the_engine_refuses_is_a_provider_error(
+    error: Chunk, kind: type[ProviderError]
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        answer_of(Engine(plays({"error": error})), ask())
+    assert type(caught.value) is kind
+
+
+def test_an_engine_that_throws_is_a_provider_error() -> None:
+    def answer(_body: Chunk, _see: See) -> None:
+        raise RuntimeError("parse error")
+
+    with pytest.raises(ProviderError, match="parse error"):
+        answer_of(Engine(answer), ask())
+
+
+def test_nonsense_from_the_engine_is_a_broken_stream() -> None:
+    with pytest.raises(StreamBroken):
+        answer_of(Engine(plays({"choices": ["?"]})), ask())
+
+
+def test_an_answer_without_an_end_is_a_broken_stream() -> None:
+    with pytest.raises(StreamBroken):
+        answer_of(Engine(plays(WORD, WORD)), ask())
+
+
+def test_there_must_be_something_to_answer() -> None:
+    with pytest.raises(BadRequest):
+        answer_of(Engine(plays(*says("?"))), Request("demo", "Be brief.", ()))
+
+
+def test_weights_that_could_not_be_loaded_are_tried_again_at_the_next_question() -> None:
+    engine = Engine(plays(*says("Now.")))
+    attempts: Iterator[Engine | None] = iter([None, engine])
+
+    def load(_: Settings) -> Engine:
+        loaded = next(attempts)
+        if loaded is None:
+            raise OSError(12, "Cannot allocate memory")
+        return loaded
+
+    async def main() -> None:
+        model = Local(Settings(Path("model.gguf")), load, FakeClock())
+        with pytest.raises(ProviderError, match="allocate memory"):
+            await heard(model.stream(ask()))
+        _, message = await heard(model.stream(ask()))
+        assert message.text == "Now."
+        await model.close()
+
+    asyncio.run(main())
+
+
+def test_closing_ends_the_answer_under_way_and_may_be_done_twice() -> None:
+    stopped = threading.Event()
+
+    async def main() -> None:
+        model = provider(Engine(endless(stopped, WORD)))
+        stream = model.stream(ask())
+        assert await anext(stream) == TextDelta("la ")
+        await model.close()
+        assert stopped.is_set()
+        with pytest.raises(StreamBroken):
+            await heard(stream)
+        await model.close()
+        with pytest.raises(ProviderError, match="closed"):
+            await heard(model.stream(ask()))
+
+    asyncio.run(main())
+
+
+def test_tools_are_left_out_and_the_sides_alternate() -> None:
+    call = ToolCall("1", "read", {"path": "x"})
+    request = Request(
+        "demo",
+        " Be brief. ",
+        (
+            user("Look.", Image("AAAA", "image/png")),
+            Message("assistant", (Thinking("Hm."), Text("I read."), call)),
+            Message("tool", (ToolReturn("1", "read", (Text("a lot"),)),)),
+            Message("assistant", (Text("Done."),)),
+            Message("assistant", ()),
+            user("Thanks \ud83d."),
+        ),
+    )
+    assert render(request) == (
+        "Be brief.",
+        (
+            ("user", "Look.\n[image]"),
+            ("assistant", "I read.\n\nDone."),
+            ("user", "Thanks ?."),
+        ),
+    )
+
+
+talks = st.lists(
+    st.tuples(st.sampled_from(["user", "assistant"]), st.text(min_size=1, max_size=300)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(talks, st.integers(10, 2000), st.sampled_from([1.0, 3.3]))
+def test_what_is_kept_is_the_end_of_the_talk_and_fits(
+    talk: list[tuple[str, str]], room: int, chars_per_token: float
+) -> None:
+    kept = fit("system", talk, room, chars_per_token)
+    assert kept
+    assert list(kept) == talk[-len(kept) :]
+    if len(kept) > 1:
+        assert kept[0][0] == "user"
+        tokens = sum(len(text) / chars_per_token + local.TURN_TOKENS for _, text in kept)
+        assert tokens + 6 / chars_per_token + local.TURN_TOKENS <= room + 1e-6
+
+
+def test_a_growing_talk_keeps_its_beginning_for_many_turns() -> None:
+    talk: list[tuple[str, str]] = []
+    beginnings: list[str] = []
+    for n in range(200):
+        talk += [("user", f"{n} " + "x" * 50), ("assistant", "y" * 50)]
+        beginnings.append(fit("system", talk, 1000, 3.3)[0][1])
+    changes = sum(a != b for a, b in itertools.pairwise(beginnings))
+    assert 0 < changes <= 20
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(UserError) as caught:
+        local.create(Settings(tmp_path / "model.gguf"))
+    assert "homarus[local]" in caught.value.fix
+
+
+@pytest.mark.parametrize("content", [b"", b"GGU", b"{}", b"PK\x03\x04"])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="not a GGUF model"):
+        local.create(Settings(path))
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no model file"):
+        local.create(Settings(tmp_path / "none.gguf"))
+    with pytest.raises(UserError, match="cannot read"):
+        local.create(Settings(tmp_path))
+
+
+@pytest.mark.parametrize("rest", [b"", b"\x03\0\0\0" + b"\xff" * 500, bytes(range(256)) * 40])
+def test_a_damaged_model_is_an_error_and_llama_cpp_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], rest: bytes
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF" + rest)
+
+    async def main() -> None:
+        model = local.create(Settings(path))
+        with pytest.raises(BadRequest, match="cannot load"):
+            await heard(model.stream(ask()))
+        await model.close()
+
+    asyncio.run(main())
+    assert capfd.readouterr() == ("", "")
+
+
+# With the weights.
+
+
+@pytest.mark.model
+def test_the_demo_model_answers_and_says_nothing_beside(
+    demo_weights: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def main() -> None:
+        model = local.create(Settings(demo_weights, max_tokens=16))
+        deltas, message = await heard(model.stream(ask("What is the capital of France?")))
+        assert message.text
+        assert message.text == "".join(delta.text for delta in deltas)
+        assert message.origin is not None
+        first = message.origin.usage
+        assert first.prompt > 10
+        assert 0 < first.output <= 16
+        _, message = await heard(model.stream(ask("What is the capital of France?")))
+        assert message.origin is not None
+        assert message.origin.usage.cache_read > 0
+        await model.close()
+
+    asyncio.run(main())
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.model
+def test_the_demo_model_stops_while_it_writes_and_while_it_reads(demo_weights: Path) -> None:
+    async def main() -> None:
+        model = local.create(Settings(demo_weights))
+        stream = model.stream(ask("Tell me a very long story."))
+        await anext(stream)
+        await stream.aclose()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await heard(model.stream(ask("The lazy dog sleeps. " * 500)))
+        # Reading all of it would take ten seconds and more.
+        async with asyncio.timeout(8):
+            _, message = await heard(model.stream(ask("Hi", max_tokens=2)))
+        assert message.origin is not None
+        await model.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.model
+def test_the_demo_model_counts_and_the_talk_is_cut_to_it(demo_weights: Path) -> None:
+    request = Request("demo", "Be brief.", long_talk(60), max_tokens=4)
+
+    async def main() -> None:
+        model = local.create(Settings(demo_weights, window=512, max_tokens=8))
+        _, message = await heard(model.stream(request))
+        assert message.origin is not None
+        assert message.origin.usage.prompt < 512
+        with pytest.raises(ContextOverflow):
+            await heard(model.stream(ask("many words " * 2000)))
+        await model.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_nobody_can_reach_the_engine_from_outside(demo_weights: Path) -> None:
+    async def main() -> tuple[set[str], set[str]]:
+        before = listening()
+        model = local.create(Settings(demo_weights, max_tokens=2))
+        await heard(model.stream(ask("Hi")))
+        during = listening()
+        await model.close()
+        return before, during
+
+    before, during = asyncio.run(main())
+    assert during == before
+
+
+def listening() -> set[str]:
+    """TCP ports of this process, and Unix sockets of it that have a name in the file system."""
+    own = set()
+    for fd in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(fd.readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            own.add(target[8:-1])
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for row in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+            columns = row.split()
+            if columns[3] == "0A" and columns[9] in own:
+                found.add(columns[1])
+    for row in Path("/proc/self/net/unix").read_text().splitlines()[1:]:
+        columns = row.split()
+        if len(columns) > 7 and columns[6] in own and Path(columns[7]).exists():
+            found.add(columns[7])
+    return found
+
+
+ENDS = {
+    "closed": "await heard(model); await model.close()",
+    "left open": "await heard(model)",
+    "never asked": "pass",
+    "left in the middle": "stream = model.stream(ask); await anext(stream)",
+    "interrupted in the middle": (
+        "stream = model.stream(ask); await anext(stream); raise KeyboardInterrupt"
+    ),
+    "an error in the middle": "stream = model.stream(ask); await anext(stream); sys.exit(7)",
+}
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("end", ENDS)
+def test_the_program_ends_without_a_hang_or_a_crash(demo_weights: Path, end: str) -> None:
+    script = f"""
+import asyncio, sys
+from pathlib import Path
+from homarus.core.message import user
+from homarus.providers import local
+from homarus.providers.base import Request
+
+ask = Request("demo", "", (user("Tell me a long story."),))
+
+async def heard(model):
+    async for _ in model.stream(Request("demo", "", (user("Hi"),), max_tokens=3)):
+        pass
+
+async def main():
+    model = local.create(local.Settings(Path({str(demo_weights)!r})))
+    {ENDS[end]}
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    expected = {"interrupted in the middle": 130, "an error in the middle": 7}.get(end, 0)
+    assert (done.returncode, done.stdout, done.stderr) == (expected, "", "")

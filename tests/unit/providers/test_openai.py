@@ -1,0 +1,518 @@
+"""The chat-completions provider, against the scripted server."""
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextOverflow,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    Unreachable,
+)
+from homarus.core.message import Message, Usage, user
+from homarus.providers import openai
+from homarus.providers.base import Request, TextDelta, ToolSpec
+from homarus.providers.catalog import Model, Price
+from homarus.testing.clock import FakeClock
+from homarus.testing.model_server import (
+    Call,
+    CallTools,
+    Comments,
+    Cut,
+    Fail,
+    Gate,
+    Hold,
+    LongLine,
+    ModelServer,
+    Overflow,
+    Raw,
+    Replay,
+    Say,
+    Shape,
+    Step,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+
+KEY = "sk-test-0123456789"
+HELLO = Request("m", "Be brief.", (user("hi"),))
+
+
+def asked(**fields: Any) -> Request:
+    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+
+
+async def answer(provider: openai.OpenAI, request: Request = HELLO) -> Message:
+    async for piece in provider.stream(request):
+        if isinstance(piece, Message):
+            return piece
+    raise AssertionError("no Message came")
+
+
+def served(
+    scene: Callable[[openai.OpenAI, ModelServer], Awaitable[Any]],
+    *answers: list[Step],
+    models: tuple[Model, ...] = (),
+    **settings: Any,
+) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(60), ModelServer() as server:
+            server.script(*answers)
+            made = openai.Settings("mock", server.url, KEY, **settings)
+            provider = openai.create(made, models=models, clock=FakeClock())
+            try:
+                return await scene(provider, server)
+            finally:
+                await provider.close()
+
+    return asyncio.run(main())
+
+
+def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> Message:
+        return await answer(provider, request)
+
+    message: Message = served(scene, list(steps), **settings)
+    return message
+
+
+def error_of(*steps: Step, **settings: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        message_of(*steps, **settings)
+    error = caught.value
+    assert error.message.startswith("mock/m: "), "an error names provider and model"
+    assert error.fix, "an error says what to do"
+    assert KEY not in str(error)
+    return error
+
+
+def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> Any:
+        await answer(provider, request)
+        return server.requests[0].body
+
+    body: dict[str, Any] = served(scene, models=models, **settings)
+    return body
+
+
+# What is sent
+
+
+def test_a_request_holds_system_messages_tools_and_asks_for_usage() -> None:
+    spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
+    body = body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
+    assert body == {
+        "model": "m",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 50,
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "hi"},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "read",
+                    "description": "Read.",
+                    "parameters": {"type": "object", "properties": {}},
+                },
+            }
+        ],
+    }
+
+
+def test_flags_change_role_limit_and_options() -> None:
+    model = Model("mock", "m", reasoning=True, compat={"maxTokensField": "max_completion_tokens"})
+    flags = {
+        "supportsDeveloperRole": True,
+        "supportsStore": True,
+        "supportsUsageInStreaming": False,
+    }
+    request = asked(system="S", max_tokens=5, thinking="high")
+    body = body_of(request, model, compat=flags)
+    assert body["messages"][0]["role"] == "developer"
+    assert body["max_completion_tokens"] == 5
+    assert body["store"] is False
+    assert body["reasoning_effort"] == "high"
+    assert "stream_options" not in body
+
+
+@pytest.mark.parametrize(
+    ("compat", "thinking", "sent"),
+    [
+        ({}, "off", {}),
+        ({}, "minimal", {"reasoning_effort": "minimal"}),
+        ({"supportsReasoningEffort": False}, "low", {}),
+        ({"thinkingFormat": "zai"}, "low", {"thinking": {"type": "enabled"}}),
+        ({"thinkingFormat": "zai"}, "off", {"thinking": {"type": "disabled"}}),
+        ({"thinkingFormat": "qwen"}, "low", {"enable_thinking": True}),
+        ({"thinkingFormat": "qwen"}, "off", {"enable_thinking": False}),
+    ],
+)
+def test_thinking_is_asked_for_in_the_services_own_way(
+    compat: dict[str, Any], thinking: Any, sent: dict[str, Any]
+) -> None:
+    model = Model("mock", "m", reasoning=True, compat=compat)
+    body = body_of(asked(thinking=thinking), model)
+    asked_for = {
+        k: body[k] for k in ("reasoning_effort", "thinking", "enable_thinking") if k in body
+    }
+    assert asked_for == sent
+    plain = body_of(asked(thinking=thinking), Model("mock", "m", reasoning=False, compat=compat))
+    assert not {"reasoning_effort", "thinking", "enable_thinking"} & set(plain)
+
+
+def test_params_come_last_and_null_takes_a_field_away() -> None:
+    params = {"temperature": 0.2, "max_tokens": 7, "stream_options": None, "messages": "no"}
+    body = body_of(asked(max_tokens=50, params=params))
+    assert (body["temperature"], body["max_tokens"]) == (0.2, 7)
+    assert "stream_options" not in body
+    assert body["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_a_model_without_tools_is_offered_none() -> None:
+    spec = ToolSpec("read", "Read.", {"type": "object"})
+    assert "tools" not in body_of(asked(tools=(spec,)), Model("mock", "m", calls_tools=False))
+
+
+def test_headers_carry_the_key_and_the_configured_ones() -> None:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> Any:
+        await answer(provider)
+        return server.requests[0].headers
+
+    model = Model("mock", "m", headers={"X-Model": "yes"})
+    headers = served(scene, models=(model,), headers={"X-Team": "a", "user-agent": "mine"})
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert (headers["x-team"], headers["x-model"], headers["user-agent"]) == ("a", "yes", "mine")
+    without = served(scene, headers={"api-key": "k"}, auth_header=False)
+    assert "authorization" not in without
+    assert without["api-key"] == "k"
+
+
+def test_a_query_in_the_base_url_is_kept_behind_the_path() -> None:
+    async def main() -> str:
+        async with ModelServer() as server:
+            settings = openai.Settings("mock", f"{server.url}/?api-version=2026-01-01")
+            provider = openai.create(settings)
+            await answer(provider)
+            await provider.close()
+            return server.requests[0].path
+
+    assert asyncio.run(main()) == "/v1/chat/completions?api-version=2026-01-01"
+
+
+def test_a_large_request_arrives_whole() -> None:
+    text = "🦞 " * 500_000
+    body = body_of(asked(messages=(user(text),)))
+    assert body["messages"][0]["content"] == text
+
+
+# What comes back
+
+
+def test_usage_and_cost_are_counted() -> None:
+    price = Price(input=1.0, output=2.0, cache_read=0.5)
+    message = message_of(
+        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+    )
+    assert message.origin is not None
+    cost = (400 * 1.0 + 100 * 2.0 + 600 * 0.5) / 1e6
+    usage = message.origin.usage
+    assert usage == Usage(400, 100, 600, 0, 40, usage.cost)
+    assert usage.cost == pytest.approx(cost)
+    assert message.at_ms == FakeClock().now_ms()
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_the_stop_reason_is_kept(reason: Any) -> None:
+    message = message_of(Say("x"), Stop(reason))
+    assert message.origin is not None
+    assert message.origin.stop == reason
+
+
+def test_arguments_that_are_not_json_are_kept_as_broken() -> None:
+    message = message_of(CallTools(Call("read", '{"path": "a'), Call("ls", {"a": "é" * 50})))
+    assert [(c.name, c.args, c.broken) for c in message.calls] == [
+        ("read", {}, '{"path": "a'),
+        ("ls", {"a": "é" * 50}, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(piece_bytes=1),
+        Shape(piece_bytes=3),
+        Shape(newline=b"\r\n"),
+        Shape(newline=b"\r"),
+        Shape(newline=b"\r\n", piece_bytes=1, bom=True),
+        Shape(framing="close"),
+        Shape(content_type="text/event-stream; charset=utf-8"),
+        Shape(content_type="application/json"),
+        Shape(content_type="text/plain"),
+        Shape(content_type=""),
+    ],
+)
+def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+    message = message_of(*steps, Comments(times=3), shape)
+    assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
+    assert [c.args for c in message.calls] == [{"p": "ü"}]
+
+
+def test_an_answer_that_is_not_streamed_works_too() -> None:
+    request = asked(params={"stream": False})
+    steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
+    message = message_of(*steps, request=request)
+    assert (message.text, message.thinking) == ("ab", "hm")
+    assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
+    assert message.origin is not None
+    assert message.origin.usage.total == 12
+    assert message.origin.stop == "toolUse"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"",
+        b"data: [DONE]",
+        b"data: [DONE]\n\n",
+        b"data: [DONE]\n\ndata: {oops\n\n",
+        b": bye\n\ndata: \n\n",
+    ],
+)
+def test_an_end_is_a_finish_reason_or_done(tail: bytes) -> None:
+    chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
+    assert message_of(Replay(chunk + tail)).text == "hi"
+    if b"DONE" in tail:
+        unfinished = chunk.replace(b'"stop"', b"null")
+        assert message_of(Replay(unfinished + tail)).text == "hi"
+
+
+def test_a_cut_after_the_end_takes_nothing_away() -> None:
+    chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
+    assert message_of(Raw(chunk), Cut()).text == "hi"
+    assert message_of(Raw(chunk), Hold(), idle_s=0.05).text == "hi"
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    message = message_of()
+    assert message.parts == ()
+    assert message.origin is not None
+    assert message.origin.stop == "stop"
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        ([Fail(401)], AuthFailed),
+        ([Overflow()], ContextOverflow),
+        ([Fail(500)], Overloaded),
+        ([Fail(529)], Overloaded),
+        ([Fail(404)], BadRequest),
+        ([Fail(302, headers={"Location": "http://127.0.0.1:1/"})], BadRequest),
+        ([Fail(500, body=b"\xff\x00<html>")], Overloaded),
+        ([Say("a"), Trouble()], Overloaded),
+        ([Say("a"), Trouble("slow down", "rate_limit_exceeded")], RateLimited),
+        ([Say("a"), Trouble("This model's maximum context length is 5", "x")], ContextOverflow),
+        ([Say("a"), Raw(b'error: {"code":500,"message":"x"}\n\n')], Overloaded),
+        ([Say("a"), Stop("filtered")], ContentFiltered),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
+        ([Raw(b"data: [1]\n\n")], StreamBroken),
+        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamBroken),
+        ([Raw(b'data: {"choices":5}\n\n')], StreamBroken),
+        ([Say("a"), Cut()], StreamBroken),
+        ([Say("a"), Cut("reset")], StreamBroken),
+        ([Say("a"), Cut("half-close")], StreamBroken),
+        ([Cut("half-close")], StreamBroken),
+        ([Say("a"), Shape(end=False)], StreamBroken),
+        ([Shape(end=False, framing="close")], StreamBroken),
+        ([Say("abc"), Shape(cut_at_byte=300)], StreamBroken),
+        ([Shape(cut_at_byte=0)], StreamBroken),
+        ([LongLine(20 * 1024 * 1024)], StreamBroken),
+        ([Say("a"), Shape(content_type="text/html")], BadRequest),
+    ],
+)
+def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+    assert type(error_of(*steps)) is kind
+
+
+def test_a_rate_limit_says_how_long_to_wait() -> None:
+    error = error_of(Fail(429, retry_after="2.5"))
+    assert isinstance(error, RateLimited)
+    assert error.after_s == 2.5
+
+
+def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+    for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
+        error = error_of(*steps, idle_s=0.05)
+        assert type(error) is ProviderTimeout
+        assert "0.05 s" in error.message
+
+
+def test_keep_alives_hold_off_the_idle_limit_but_not_the_callers_deadline() -> None:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await answer(provider)
+        await server.requests[0].ended.wait()
+        assert server.requests[0].outcome == "client left"
+
+    served(scene, [Comments(every_s=0.01)], idle_s=0.1)
+
+
+def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> None:
+        gate = asyncio.Event()
+        server.script([Say("first"), Gate(gate), Say(" second")])
+        said = []
+        async for piece in provider.stream(HELLO):
+            if isinstance(piece, TextDelta):
+                said.append(piece.text)
+                gate.set()
+        assert said == ["first", " second"]
+
+    served(scene)
+
+
+def test_a_line_without_end_costs_bounded_memory() -> None:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> int:
+        await answer(provider)  # everything is imported and connected
+        server.script([LongLine(50 * 1024 * 1024)])
+        tracemalloc.start()
+        with pytest.raises(StreamBroken):
+            await answer(provider)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert served(scene) < 48 * 1024 * 1024
+
+
+def test_connections_are_kept_after_answers_and_errors() -> None:
+    async def scene(provider: openai.OpenAI, server: ModelServer) -> int:
+        await answer(provider)
+        with pytest.raises(RateLimited):
+            await answer(provider)
+        await answer(provider)
+        return len(server._tasks)
+
+    assert served(scene, [Say("a")], [Fail(429)], [Say("b")]) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://name.invalid/v1",
+        "ftp://127.0.0.1/v1",
+        "not a url",
+        "",
+        "http://",
+        "http://[::1",
+        "http://" + "a" * 300 + ".example/v1",
+        "http://exa mple/v1",
+        "http://127.0.0.1:99999/v1",
+        "http://127.0.0.1:x/v1",
+        "http://127.0.0.1:0/v1",
+    ],
+)
+def test_a_wrong_address_is_unreachable_and_named(url: str) -> None:
+    provider = openai.create(openai.Settings("mock", url, connect_s=5))
+    with pytest.raises(Unreachable) as caught:
+        asyncio.run(answer(provider))
+    assert caught.value.fix
+
+
+def test_a_server_that_is_not_running_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url = f"http://user:hunter2secret@127.0.0.1:{port}/v1?key=topsecret"
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}/v1 running") as caught:
+        asyncio.run(answer(openai.create(openai.Settings("mock", url))))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_hangs_up_at_once_is_unreachable() -> None:
+    async def main() -> None:
+        def hang_up(_reader: Any, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        provider = openai.create(openai.Settings("mock", f"http://127.0.0.1:{port}"))
+        with pytest.raises(Unreachable):
+            await answer(provider)
+        await provider.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("key", ["sk-\u2026cut", "sk-a\nX-Evil: 1", "sk-\x00"])
+def test_a_key_that_no_header_can_carry_is_refused_here(key: str) -> None:
+    provider = openai.create(openai.Settings("mock", "http://127.0.0.1:1/v1", key))
+    with pytest.raises(AuthFailed) as caught:
+        asyncio.run(answer(provider))
+    assert key not in str(caught.value)
+
+
+def test_a_header_that_cannot_be_sent_is_named() -> None:
+    settings = openai.Settings("mock", "http://127.0.0.1:1/v1", headers={"X-Bad": "a\r\nb"})
+    with pytest.raises(BadRequest, match="X-Bad"):
+        asyncio.run(answer(openai.create(settings)))
+
+
+def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    error_of(Fail(401, message=f"bad key {KEY}"))
+    message_of(Say("x"), request=asked(messages=(user("a private question"),)))
+    settings = openai.Settings("mock", "http://h", KEY, headers={"api-key": "hdr-secret"})
+    shown = caplog.text + repr(settings) + repr(openai.create(settings))
+    for secret in (KEY, "hdr-secret", "a private question"):
+        assert secret not in shown
+
+
+def test_a_proxy_in_the_environment_is_not_asked_for_this_machines_own_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    assert message_of(Say("direct")).text == "direct"
+
+
+def test_importing_and_making_a_provider_loads_no_http_library() -> None:
+    code = (
+        "import sys; from homarus.providers import openai;"
+        "openai.create(openai.Settings('x', 'https://api.example/v1', 'k'));"
+        "print([m for m in ('httpx2', 'h11', 'anyio', 'pydantic') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_request_body_is_json_whatever_the_model_is_called() -> None:
+    body = body_of(asked(model='we"ird\n模型'))
+    assert json.loads(json.dumps(body))["model"] == 'we"ird\n模型'

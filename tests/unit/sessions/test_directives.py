@@ -1,0 +1,121 @@
+"""Inline directives: found where they stand, and nothing else taken."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.sessions.directives import (
+    Directives,
+    ExecSetting,
+    ModelSetting,
+    QueueSetting,
+    Setting,
+    extract_exec,
+    extract_model,
+    extract_queue,
+    extract_think,
+    parse_directives,
+)
+
+WORDS = st.sampled_from(
+    ["hello", "world", "a/b", "/usr/bin", "5/7", "über", "/thinkstuff", "`/think high`", "x=1"]
+)
+ASKED = st.sampled_from(
+    ["/think high", "/t:low", "/verbose on", "/reasoning stream", "/elevated ask", "/status"]
+    + ["/exec host=node", "/model openai/gpt-5@work", "/queue collect cap:5 drop:old"]
+)
+GAPS = st.sampled_from([" ", "\n", "\n\n", "  ", "\t"])
+
+
+def test_lines_of_the_message_stay_lines() -> None:
+    found = parse_directives("look at this:\n\ndef f():\n    return 1\n\n/think high\n\nis it right?")
+    assert found.text == "look at this:\n\ndef f():\n    return 1\n\nis it right?"
+    assert found.think == Setting("high", "high")
+
+
+def test_a_word_that_is_no_level_stays_in_the_sentence() -> None:
+    assert extract_think("/think about it") == ("about it", Setting(None, "about"))
+    assert extract_think("please /verbose") == ("please /verbose", None)
+
+
+def test_a_wrong_level_alone_is_kept_for_the_answer() -> None:
+    assert extract_think("/think hgih") == ("", Setting(None, "hgih"))
+
+
+def test_code_is_left_alone() -> None:
+    text = "run\n```sh\nls /status\n/think high\n```\nok"
+    assert parse_directives(text) == Directives(text)
+    assert parse_directives(f"{text} /status") == Directives(text, status=True)
+
+
+def test_an_alias_that_is_a_command_is_no_model() -> None:
+    assert extract_model("/status x", ["status", "Opus"]) == ("/status x", None)
+    assert extract_model("/opus: x", ["status", "Opus"]) == ("x", ModelSetting("opus"))
+
+
+def test_an_alias_is_plain_text_whatever_it_holds() -> None:
+    assert extract_model("/anything", [".*", "", " "]) == ("/anything", None)
+    assert extract_model("/.* x", [".*"]) == ("x", ModelSetting(".*"))
+
+
+def test_exec_options_end_at_the_first_other_word() -> None:
+    text, setting = extract_exec("/exec: HOST=Gateway node= ls ask=off")
+    assert text == "ls ask=off"
+    assert setting == ExecSetting(host=Setting("gateway", "Gateway"), node=Setting(None, ""))
+
+
+def test_one_queue_mode_is_enough() -> None:
+    text, setting = extract_queue("/queue collect interrupt me")
+    assert text == "interrupt me"
+    assert setting == QueueSetting(mode=Setting("collect", "collect"))
+
+
+@pytest.mark.parametrize("word", ["debounce:soon", "debounce:" + "9" * 400, "cap:-1", "cap:1e9"])
+def test_a_queue_option_nobody_understands_has_no_value(word: str) -> None:
+    text, setting = extract_queue(f"/queue {word} drop=new x")
+    assert text == "x"
+    assert setting and setting.drop == Setting("new", "new")
+    option = setting.debounce_ms or setting.cap
+    assert option == Setting(None, word.partition(":")[2])
+
+
+def test_elevated_and_status_can_be_left_in_the_text() -> None:
+    text = "/elevated on /status x"
+    found = parse_directives(text, allow_elevated=False, allow_status=False)
+    assert found == Directives(text)
+
+
+@given(st.lists(st.tuples(WORDS, GAPS), max_size=8), st.data())
+def test_what_is_no_directive_stays_in_order(
+    words: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    said = [word for word, _ in words]
+    at = data.draw(st.integers(0, len(words)))
+    asked = data.draw(ASKED)
+    # A level's own name after a directive would be its argument: none of the words is one.
+    pieces = [*words[:at], (asked, data.draw(GAPS)), *words[at:]]
+    found = parse_directives("".join(word + gap for word, gap in pieces))
+    assert found.text.split() == [part for word in said for part in word.split()]
+    assert found != Directives(found.text)
+
+
+@given(st.text(st.sampled_from("/think high:v on\n\t`~=queue"), max_size=80))
+def test_any_text_keeps_every_word_that_is_no_part_of_a_directive(text: str) -> None:
+    found = parse_directives(text)
+    kept = iter(text.split())
+    assert all(word in kept for word in found.text.split())
+    if "/" not in text:
+        assert found.text == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/think " * 150_000, " " * 10**6 + "/", "/" * 10**6, "/think" + " " * 10**6, "/queue cap:" * 90_000]
+    + ["/model a" + "/a" * 500_000, "/exec" + " ask=off" * 120_000, "```\n/t high\n" * 80_000],
+)
+def test_a_megabyte_takes_no_time(text: str) -> None:
+    started = time.process_time()
+    parse_directives(text, model_aliases=["gpt", "opus"])
+    assert time.process_time() - started < 5

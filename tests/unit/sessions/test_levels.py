@@ -1,0 +1,48 @@
+"""Words for levels and modes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.sessions import levels
+
+READERS = [
+    levels.think_level,
+    levels.verbose_level,
+    levels.notice_level,
+    levels.reasoning_level,
+    levels.elevated_level,
+    levels.usage_display,
+    levels.queue_mode,
+    levels.queue_drop,
+]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_nothing_and_nonsense_mean_nothing(read: "type[levels.think_level]") -> None:
+    for word in (None, "", "  ", "bogus", "on off", "0x0", "x" * 10_000):
+        assert read(word) is None
+
+
+@given(st.sampled_from(READERS), st.text(max_size=12))
+def test_a_level_means_itself_in_any_case(read: "type[levels.think_level]", word: str) -> None:
+    level = read(word)
+    if level is not None:
+        assert read(level) == level
+        assert read(f" {level.upper()} ") == level
+
+
+def test_queue_means_followup() -> None:
+    assert levels.queue_mode("queue") == "followup"
+
+
+def test_on_still_asks_and_nothing_is_off() -> None:
+    assert levels.elevated_mode("on") == "ask"
+    assert levels.elevated_mode(None) == "off"
+
+
+def test_only_some_models_think_that_hard() -> None:
+    assert "xhigh" in levels.think_levels("GitHub-Copilot", "gpt-5.2")
+    assert "xhigh" not in levels.think_levels("openai", "gpt-5.2-codex")
+    assert "xhigh" not in levels.think_levels(None, None)
+    assert levels.think_labels("openai", "gpt-5") == levels.think_levels("openai", "gpt-5")

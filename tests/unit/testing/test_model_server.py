@@ -1,0 +1,420 @@
+"""The scripted server: the official client understands it, and it breaks as it is told."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import openai
+import pytest
+
+from homarus.testing.model_server import (
+    Answer,
+    Call,
+    CallTools,
+    Comments,
+    Cut,
+    Delay,
+    Fail,
+    Gate,
+    Hold,
+    ModelServer,
+    Overflow,
+    Raw,
+    Say,
+    Shape,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+from homarus.testing.model_server.openai import embedding
+
+
+def played(
+    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: Answer
+) -> Any:
+    async def main() -> Any:
+        async with (
+            asyncio.timeout(60),
+            ModelServer() as server,
+            openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
+        ):
+            server.script(*answers)
+            return await scene(client, server)
+
+    return asyncio.run(main())
+
+
+async def stream(client: openai.AsyncOpenAI, text: str = "hi") -> list[Any]:
+    chunks = await client.chat.completions.create(
+        model="m",
+        messages=[{"role": "user", "content": text}],
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    return [chunk async for chunk in chunks]
+
+
+def text_of(chunks: list[Any]) -> str:
+    return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+
+
+def finish_of(chunks: list[Any]) -> str | None:
+    ends = [c.choices[0].finish_reason for c in chunks if c.choices]
+    return next((end for end in reversed(ends) if end), None)
+
+
+def asked(*messages: tuple[str, str]) -> list[Any]:
+    return [{"role": role, "content": text} for role, text in messages]
+
+
+# What the official client understands
+
+
+def test_the_sdk_reads_streamed_text_and_usage() -> None:
+    chunks = played(
+        lambda client, _: stream(client), [Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
+    )
+    assert text_of(chunks) == "Héllo 🦞"
+    assert finish_of(chunks) == "stop"
+    usage = chunks[-1].usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (20, 3, 23)
+    assert usage.prompt_tokens_details.cached_tokens == 5
+    assert usage.completion_tokens_details.reasoning_tokens == 1
+
+
+def test_the_sdk_reads_interleaved_tool_calls() -> None:
+    steps = [CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {"all": True}))]
+    chunks = played(lambda client, _: stream(client), steps)
+    names: dict[int, str] = {}
+    arguments: dict[int, str] = {}
+    order = []
+    for chunk in chunks:
+        for call in (chunk.choices[0].delta.tool_calls or ()) if chunk.choices else ():
+            names[call.index] = call.function.name or names[call.index]
+            arguments[call.index] = arguments.get(call.index, "") + call.function.arguments
+            order.append(call.index)
+    assert names == {0: "read", 1: "ls"}
+    assert [json.loads(a) for a in arguments.values()] == [{"path": "a" * 30}, {"all": True}]
+    assert order[:4] == [0, 1, 0, 1]
+    assert finish_of(chunks) == "tool_calls"
+
+
+def test_the_sdk_reads_an_answer_in_one_piece() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+        return await client.chat.completions.create(model="m", messages=asked(("user", "hi")))
+
+    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+    message = whole.choices[0].message
+    assert message.content == "ab"
+    assert json.loads(message.tool_calls[0].function.arguments) == {"p": 1}
+    assert whole.choices[0].finish_reason == "tool_calls"
+    assert whole.usage.total_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (Fail(400), openai.BadRequestError),
+        (Fail(401), openai.AuthenticationError),
+        (Fail(402), openai.APIStatusError),
+        (Fail(403), openai.PermissionDeniedError),
+        (Fail(404), openai.NotFoundError),
+        (Fail(429, retry_after="3"), openai.RateLimitError),
+        (Fail(500), openai.InternalServerError),
+        (Fail(529), openai.InternalServerError),
+        (Overflow(), openai.BadRequestError),
+    ],
+)
+def test_the_sdk_raises_the_right_error(step: Any, error: type[openai.APIStatusError]) -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> openai.APIStatusError:
+        with pytest.raises(error) as caught:
+            await stream(client)
+        return caught.value
+
+    raised = played(scene, [step])
+    assert raised.status_code == getattr(step, "status", 400)
+    assert raised.response.headers.get("retry-after", "") == getattr(step, "retry_after", "")
+    if isinstance(step, Overflow):
+        assert raised.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("steps", "error"),
+    [
+        ([Say("a"), Trouble()], openai.APIError),
+        ([Say("a"), Cut()], openai.APIConnectionError),
+        ([Say("a"), Cut("reset")], openai.APIConnectionError),
+        ([Say("a"), Cut("half-close")], openai.APIConnectionError),
+        ([Raw(b"data: {oops\n\n")], json.JSONDecodeError),
+    ],
+)
+def test_the_sdk_notices_what_goes_wrong_midway(steps: Answer, error: type[Exception]) -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
+        with pytest.raises(error):
+            await stream(client)
+
+    played(scene, steps)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [Shape(piece_bytes=1), Shape(newline=b"\r\n"), Shape(framing="close"), Shape(piece_bytes=5)],
+)
+def test_the_sdk_reads_every_shape(shape: Shape) -> None:
+    chunks = played(lambda client, _: stream(client), [Say(["é🦞", "x"]), Comments(times=2), shape])
+    assert text_of(chunks) == "é🦞x"
+
+
+def test_the_sdk_lists_models_and_gets_embeddings() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+        models = [model.id async for model in await client.models.list()]
+        made = await client.embeddings.create(model="e", input=["red lobster", "blue sky"])
+        plain = await client.embeddings.create(
+            model="e", input="red lobster", encoding_format="float"
+        )
+        return models, made.data, plain.data
+
+    models, made, plain = played(scene)
+    assert models == ["mock-1"]
+    assert made[0].embedding == pytest.approx(embedding("red lobster"), abs=1e-6)
+    assert plain[0].embedding == pytest.approx(embedding("red lobster"))
+
+
+def test_embeddings_are_near_when_words_are_shared() -> None:
+    def near(a: str, b: str) -> float:
+        return sum(x * y for x, y in zip(embedding(a), embedding(b), strict=True))
+
+    assert near("the red lobster", "the red lobster") == pytest.approx(1)
+    assert near("the red lobster", "a red lobster") > near("the red lobster", "blue skies above")
+    assert sum(x * x for x in embedding("")) == pytest.approx(1)
+
+
+# What it keeps
+
+
+def test_requests_are_recorded_with_headers_body_and_times() -> None:
+    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> Any:
+        await stream(client, "one")
+        await stream(client, "two")
+        return server.requests
+
+    one, two = played(scene)
+    assert (one.method, one.path) == ("POST", "/v1/chat/completions")
+    assert one.headers["authorization"] == "Bearer k"
+    assert two.body["messages"][0]["content"] == "two"
+    assert one.at_s <= one.first_s <= one.end_s <= two.at_s
+    assert one.outcome == "answered"
+
+
+def test_the_peak_of_requests_at_once_is_known() -> None:
+    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> int:
+        gate = asyncio.Event()
+        answer: Answer = [Gate(gate), Say("x")]
+        server.script(*[answer] * 5)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):
+                group.create_task(stream(client))
+            await server.arrived(5)
+            gate.set()
+        await stream(client)
+        return server.peak
+
+    assert played(scene) == 5
+
+
+def test_a_client_that_leaves_is_noticed() -> None:
+    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> list[str]:
+        server.script([Say("a"), Hold()], [Say(["word "] * 100_000)], [Comments()])
+        for _ in range(3):
+            chunks = await client.chat.completions.create(
+                model="m", messages=asked(("user", "hi")), stream=True
+            )
+            async for _chunk in chunks:
+                break
+            await chunks.close()
+            await server.requests[-1].ended.wait()
+        return [request.outcome for request in server.requests]
+
+    assert played(scene) == ["client left"] * 3
+
+
+def test_the_tests_own_failure_comes_out_as_it_is() -> None:
+    async def main() -> None:
+        async with ModelServer():
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(main())
+
+
+def test_leaving_ends_connections_that_still_wait() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), ModelServer() as server:
+            server.script([Hold()])
+            port = int(server.url.split(":")[2].partition("/")[0])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            body = b'{"stream":true}'
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+            writer.write(head + body)
+            await server.arrived(1)
+        assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\r\n", b"nonsense\r\n\r\n", b"GET /nowhere HTTP/1.1\r\n\r\n", b"\xff" * 10]
+)
+def test_a_client_that_speaks_no_http_does_no_harm(sent: bytes) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), ModelServer() as server:
+            port = int(server.url.split(":")[2].partition("/")[0])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            writer.write_eof()
+            answer = await reader.read()
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 404")
+            writer.close()
+            async with openai.AsyncOpenAI(base_url=server.url, api_key="k") as client:
+                assert text_of(await stream(client))
+
+    asyncio.run(main())
+
+
+# Markers
+
+
+def marked(text: str) -> list[Any]:
+    chunks: list[Any] = played(lambda client, _: stream(client, text))
+    return chunks
+
+
+@pytest.mark.parametrize("text", ["hello", "MOCK:short", "Hi MOCK:short T#a-1"])
+def test_without_a_marker_or_with_short_the_reply_is_short(text: str) -> None:
+    assert text_of(marked(text)) == "Hello from the mock model."
+
+
+def test_markers_steer_what_is_said() -> None:
+    assert text_of(marked("MOCK:long:3")) == "word0000 word0001 word0002 "
+    assert text_of(marked("MOCK:long:2:1")) == "word0000 word0001 "
+    assert text_of(marked("MOCK:say:Grüß: dich§ please")) == "Grüß: dich"
+    assert text_of(marked("repeat this MOCK:echo")) == "repeat this"
+    assert text_of(marked("MOCK:empty")) == ""
+    assert finish_of(marked("MOCK:length MOCK:say:half§")) == "length"
+    thinking = marked("MOCK:think:hm§ MOCK:say:ok§")
+    assert thinking[1].choices[0].delta.model_extra["reasoning_content"] == "hm"
+    assert text_of(marked("MOCK:bytes:2 MOCK:crlf MOCK:say:é§")) == "é"
+
+
+def test_tool_markers_call_together_and_then_the_reply_is_short() -> None:
+    text = 'Run MOCK:tool:exec:{"command":"echo {a}"}§ MOCK:tool:ls:{}§ T#x'
+    calls = [
+        call
+        for chunk in marked(text)
+        if chunk.choices
+        for call in chunk.choices[0].delta.tool_calls or ()
+    ]
+    assert {c.function.name for c in calls if c.function.name} == {"exec", "ls"}
+    args = "".join(c.function.arguments for c in calls if c.index == 0)
+    assert json.loads(args) == {"command": "echo {a}"}
+
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+        function = {"name": "exec", "arguments": "{}"}
+        called = {"id": "c", "type": "function", "function": function}
+        history: list[Any] = [
+            *asked(("user", text)),
+            {"role": "assistant", "content": None, "tool_calls": [called]},
+            {"role": "tool", "tool_call_id": "c", "content": "out"},
+        ]
+        return await client.chat.completions.create(model="m", messages=history)
+
+    assert played(scene).choices[0].message.content == "Hello from the mock model."
+
+
+def test_next_separates_the_rounds_of_one_message() -> None:
+    text = "MOCK:tool:a:{}§ MOCK:next MOCK:tool:b:{}§ MOCK:next MOCK:say:end§"
+
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> list[Any]:
+        message: Any
+        history: list[Any] = asked(("user", "MOCK:say:old§"), ("assistant", "old"), ("user", text))
+        got = []
+        for _ in range(4):
+            whole = await client.chat.completions.create(model="m", messages=history)
+            message = whole.choices[0].message
+            got.append(
+                message.tool_calls[0].function.name if message.tool_calls else message.content
+            )
+            history.append(message.model_dump(exclude_none=True))
+        return got
+
+    assert played(scene) == ["a", "b", "end", "Hello from the mock model."]
+
+
+def test_a_message_a_gateway_adds_does_not_hide_the_marker() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+        history = asked(("user", "MOCK:say:yes§"), ("user", "[context: it is Tuesday]"))
+        whole = await client.chat.completions.create(model="m", messages=history)
+        answered = [*history, *asked(("assistant", "yes"), ("user", "thanks"))]
+        after = await client.chat.completions.create(model="m", messages=answered)
+        return whole.choices[0].message.content, after.choices[0].message.content
+
+    assert played(scene) == ("yes", "Hello from the mock model.")
+
+
+def test_fail_markers_refuse_as_often_as_they_say() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> list[Any]:
+        got: list[Any] = []
+        for text in ("MOCK:fail:429:2:0.5",) * 3 + ("MOCK:overflow:1",) * 2 + ("MOCK:fail:401",):
+            try:
+                got.append(text_of(await stream(client, text)))
+            except openai.APIStatusError as exc:
+                got.append((exc.status_code, exc.response.headers.get("retry-after")))
+        return got
+
+    short = "Hello from the mock model."
+    limited, overflow = (429, "0.5"), (400, None)
+    assert played(scene) == [limited, limited, short, overflow, short, (401, None)]
+
+
+def test_fault_markers_break_the_stream() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
+        with pytest.raises(openai.APIConnectionError):
+            await stream(client, "MOCK:cut:100")
+        with pytest.raises(json.JSONDecodeError):
+            await stream(client, "MOCK:malformed")
+
+    played(scene)
+
+
+def test_delays_and_stops_are_steps_too() -> None:
+    chunks = played(lambda client, _: stream(client), [Delay(0.001), Say("x"), Stop("filtered")])
+    assert finish_of(chunks) == "content_filter"
+
+
+def test_it_runs_as_a_process_of_its_own_and_tells_statistics() -> None:
+    command = [sys.executable, "-m", "homarus.testing.model_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            body = json.dumps(
+                {"model": "m", "messages": asked(("user", "MOCK:say:hello§ T#t-7"))}
+            ).encode()
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(f"{url}/chat/completions", body, timeout=30) as answer:
+                assert json.load(answer)["choices"][0]["message"]["content"] == "hello"
+            root = url.removesuffix("/v1")
+            with opener.open(f"{root}/_stats?clear=1", timeout=30) as answer:
+                (stats,) = json.load(answer)
+            assert (stats["kind"], stats["tag"], stats["msgs"]) == ("chat", "t-7", 1)
+            assert stats["arr"] <= stats["first"] <= stats["end"]
+            with opener.open(f"{root}/_stats", timeout=30) as answer:
+                assert json.load(answer) == []
+        finally:
+            process.terminate()

@@ -1,0 +1,269 @@
+"""The pipeline: whatever happens, a ToolReturn."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import StoreError, ToolError
+from homarus.core.message import Image, Text, ToolCall, ToolReturn
+from homarus.policy.decide import Action, Verdict
+from homarus.tools.call import MAX_IMAGES, call
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Question, Result, Tool, ToolContext, tool
+
+LOGGER = "homarus.tools.call"
+
+
+def judge(action: Action, seen: list[ToolCall] | None = None) -> Callable[[ToolCall], Any]:
+    async def decide(asked: ToolCall) -> Verdict:
+        if seen is not None:
+            seen.append(asked)
+        return Verdict(action, f"{asked.name}: {action}")
+
+    return decide
+
+
+def doing(
+    work: Callable[[], Awaitable[Any]], *, asks: bool = False, timeout_s: float | None = 5
+) -> Tool:
+    @tool(group="test", name="work", aliases=("toil",), asks=asks, timeout_s=timeout_s)
+    async def run(ctx: ToolContext, size: int = 0) -> Any:
+        """Work."""
+        return await work()
+
+    return run
+
+
+def use(
+    made: Tool,
+    asked: ToolCall | None = None,
+    *,
+    action: Action = "allow",
+    answer: bool = False,
+    max_chars: int = 30_000,
+    seen: list[ToolCall] | None = None,
+    questions: list[Question] | None = None,
+) -> ToolReturn:
+    async def ask(question: Question) -> bool:
+        if questions is not None:
+            questions.append(question)
+        return answer
+
+    ctx = ToolContext("agent:main:main", "main", Path(), ask)
+    wanted = asked or ToolCall("id-1", "work", {})
+    return asyncio.run(call(Registry([made]), ctx, wanted, judge(action, seen), max_chars))
+
+
+def giving(value: Any) -> Tool:
+    async def work() -> Any:
+        return value
+
+    return doing(work)
+
+
+def raising(error: BaseException) -> Tool:
+    async def work() -> Any:
+        raise error
+
+    return doing(work)
+
+
+def test_text_becomes_the_result_under_the_calls_own_id_and_name() -> None:
+    given_back = use(giving("done"), ToolCall("7", "toil", {}))
+    assert given_back == ToolReturn("7", "toil", (Text("done"),))
+
+
+def test_the_judge_sees_the_tools_own_name() -> None:
+    seen: list[ToolCall] = []
+    use(giving("done"), ToolCall("7", " TOIL ", {"size": 1}), seen=seen)
+    assert seen == [ToolCall("7", "work", {"size": 1})]
+
+
+def test_an_unknown_tool_broken_arguments_and_wrong_ones_are_news_for_the_model() -> None:
+    for asked, said in (
+        (ToolCall("1", "wrok", {}), "did you mean work"),
+        (ToolCall("1", "work", {}, broken='{"size": '), "not a JSON object"),
+        (ToolCall("1", "work", {"size": "big"}), "size: Input should be a valid integer"),
+    ):
+        seen: list[ToolCall] = []
+        back = use(giving("done"), asked, seen=seen)
+        assert back.is_error and said in back.text
+        assert not seen, "what cannot run is not judged"
+
+
+def test_a_denied_call_does_not_run() -> None:
+    ran: list[int] = []
+
+    async def work() -> str:
+        ran.append(1)
+        return "done"
+
+    back = use(doing(work), action="deny")
+    assert back.is_error and back.text == "work: deny"
+    assert not ran
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_an_ask_verdict_asks_the_person_and_shows_the_arguments(answer: bool) -> None:
+    questions: list[Question] = []
+    asked = ToolCall("1", "toil", {"size": 12})
+    back = use(giving("done"), asked, action="ask", answer=answer, questions=questions)
+    assert back.is_error is not answer
+    assert [q.title for q in questions] == ["May the agent use work?"]
+    assert '"size": 12' in questions[0].detail
+
+
+def test_a_tool_that_asks_by_itself_is_not_asked_for() -> None:
+    async def work() -> str:
+        return "done"
+
+    questions: list[Question] = []
+    back = use(doing(work, asks=True), action="ask", questions=questions)
+    assert back.text == "done" and not questions
+
+
+def test_a_failing_judge_denies() -> None:
+    async def broken(_call: ToolCall) -> Verdict:
+        raise KeyError("rules")
+
+    ctx = ToolContext("k", "main", Path())
+    asked = ToolCall("1", "work", {})
+    back = asyncio.run(call(Registry([giving("done")]), ctx, asked, broken))
+    assert back.is_error and "done" not in back.text
+
+
+def test_a_bug_is_told_shortly_and_logged_whole(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, LOGGER):
+        back = use(raising(ZeroDivisionError("x" * 5000)))
+    assert back.is_error and "ZeroDivisionError" in back.text
+    assert len(back.text) < 400 and "Traceback" not in back.text
+    assert caplog.records[0].exc_info
+
+
+@pytest.mark.parametrize("error", [ToolError("no such thing"), StoreError("the store is away")])
+def test_our_own_errors_are_told_as_they_are_and_make_no_traceback(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, LOGGER):
+        assert use(raising(error)).text == str(error)
+        assert use(raising(ExceptionGroup("tasks", [error]))).text == str(error)
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_a_deadline_is_told_and_the_tool_is_cancelled() -> None:
+    ended: list[str] = []
+
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return "never"
+
+    back = use(doing(work, timeout_s=0.01))
+    assert back.is_error and back.text == "work was not done after 0.01 s"
+    assert ended == ["cancelled"]
+
+
+def test_a_timeout_inside_the_tool_is_the_tools_own_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert "TimeoutError" in use(raising(TimeoutError("upstream"))).text
+
+
+def test_cancelling_the_run_passes_through() -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        async def work() -> str:
+            started.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        ctx = ToolContext("k", "main", Path())
+        asked = ToolCall("1", "work", {})
+        registry = Registry([doing(work, timeout_s=None)])
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(call(registry, ctx, asked, judge("allow")))
+            await started.wait()
+            task.cancel()
+        assert task.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_that_nobody_asked_for_is_news_for_the_model(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    back = use(raising(asyncio.CancelledError()))
+    assert back.is_error and "cut off" in back.text
+
+
+@pytest.mark.parametrize("value", [None, 7, ["x"], {"a": 1}])
+def test_a_tool_that_returns_nonsense_is_a_bug_not_a_crash(
+    value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert use(giving(value)).is_error
+
+
+@given(text=st.text(), max_chars=st.integers(1, 50))
+def test_text_is_bounded_and_keeps_both_ends(text: str, max_chars: int) -> None:
+    back = use(giving(text), max_chars=max_chars)
+    assert len(back.text) <= max_chars + 60
+    assert not back.is_error
+    if len(text) > max_chars and text.isascii() and max_chars >= 3:
+        assert back.text.startswith(text[: max_chars * 2 // 3])
+        assert back.text.endswith(text[-1])
+    back.text.encode()
+
+
+def test_several_texts_share_one_limit() -> None:
+    back = use(giving(Result((Text("a" * 20), Text("b" * 20)))), max_chars=10)
+    assert len(back.text) < 120 and "left out" in back.text
+
+
+def test_no_output_is_said() -> None:
+    assert use(giving("")).text == "(no output)"
+    assert use(giving(Result(()))).text == "(no output)"
+
+
+def test_images_pass_untouched_within_their_limits() -> None:
+    small = Image("AAAA", "image/png")
+    back = use(giving(Result((Text("look"), small))), max_chars=2)
+    assert small in back.content
+    many = use(giving(Result((small,) * (MAX_IMAGES + 2))))
+    assert sum(isinstance(part, Image) for part in many.content) == MAX_IMAGES
+    assert many.text.count("was left out") == 2
+    huge = use(giving(Result((Image("A" * 7_000_001, "image/png"),))))
+    assert not any(isinstance(part, Image) for part in huge.content)
+
+
+@pytest.mark.parametrize("details", [{"x": object()}, {"x": float("nan")}, {"x": "\ud800"}])
+def test_details_that_cannot_be_stored_are_dropped(
+    details: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    back = use(giving(Result((Text("ok"),), details)))
+    assert (back.text, back.details, back.is_error) == ("ok", None, False)
+
+
+def test_details_and_failure_of_a_result_are_kept() -> None:
+    back = use(giving(Result((Text("bad"),), {"exitCode": 1}, is_error=True)))
+    assert back.details == {"exitCode": 1} and back.is_error
+
+
+@pytest.mark.parametrize("where", ["result", "error", "name"])
+def test_half_characters_never_reach_the_transcript(where: str) -> None:
+    broken = "x\udc80y"
+    if where == "result":
+        back = use(giving(broken))
+    elif where == "error":
+        back = use(raising(ToolError(broken)))
+    else:
+        back = use(giving("done"), ToolCall("1", broken, {}))
+    back.text.encode()

@@ -1,0 +1,76 @@
+"""`@tool`: the signature is the schema."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import AliasChoices, Field
+
+from homarus.core.errors import ToolError
+from homarus.tools.tool import ToolContext, tool
+
+CTX = ToolContext("agent:main:main", "main", Path())
+
+
+@tool(group="test", aliases=("salute",))
+async def greet(
+    ctx: ToolContext,
+    who: Annotated[str, Field(validation_alias=AliasChoices("who", "person"), description="Whom")],
+    *,
+    how_often: Annotated[int | None, Field(validation_alias="howOften", ge=1)] = None,
+    words: dict[str, str] | None = None,
+    loud: bool = False,
+) -> str:
+    """Greet somebody."""
+    return " ".join([("HELLO " if loud else "hello ") + who] * (how_often or 1))
+
+
+def test_the_schema_has_the_names_and_no_noise() -> None:
+    assert greet.name == "greet"
+    assert greet.spec.description == "Greet somebody."
+    assert greet.spec.parameters == {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["who"],
+        "properties": {
+            "who": {"type": "string", "description": "Whom"},
+            "howOften": {"type": "integer", "minimum": 1},
+            "words": {"type": "object", "additionalProperties": {"type": "string"}},
+            "loud": {"type": "boolean", "default": False},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "args", [{"who": "you", "howOften": 2}, {"person": "you", "how_often": 2, "words": None}]
+)
+def test_arguments_are_taken_by_name_and_alias(args: dict[str, object]) -> None:
+    assert asyncio.run(greet(CTX, args)) == "hello you hello you"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "who: Field required"),
+        ({"who": 1}, "who: Input should be a valid string"),
+        ({"who": "x", "howOften": 0}, "howOften: Input should be greater"),
+        ({"who": "x", "extra": 1}, "extra: Extra inputs are not permitted"),
+        ({"who": "x", "person": "y"}, "person: Extra inputs"),
+    ],
+)
+def test_wrong_arguments_are_told_with_the_right_ones(args: dict[str, object], said: str) -> None:
+    with pytest.raises(ToolError) as wrong:
+        greet.parse(args)
+    assert said in str(wrong.value)
+    assert "arguments are {who, howOften?, words?, loud?}" in str(wrong.value)
+
+
+def test_a_tool_without_arguments_has_an_empty_schema() -> None:
+    @tool(group="test")
+    async def ping(ctx: ToolContext) -> str:
+        """Answer."""
+        return "pong"
+
+    assert ping.spec.parameters["properties"] == {}
+    assert asyncio.run(ping(CTX, {})) == "pong"

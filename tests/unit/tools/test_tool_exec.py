@@ -1,0 +1,332 @@
+"""`exec`: asked for, run verbatim, bounded, and nothing is left behind.
+
+A fifo that the command holds open for writing tells when its last process is gone: only then a
+reader sees the end.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.message import Text, ToolCall
+from homarus.policy.decide import Verdict
+from homarus.tools.builtin.exec import exec_tool, execute
+from homarus.tools.call import call
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Ask, Question, Result, ToolContext, nobody
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="exec needs a POSIX system")
+HAS_SETSID = sys.platform == "linux" and shutil.which("setsid") is not None
+# In the group and out of it, in the foreground and not, deaf to polite signals.
+FAMILY = "trap '' TERM HUP INT; sleep 1000 & (sleep 1000; :) & " + (
+    "setsid sh -c 'setsid sleep 1000 & sleep 1000' & " if HAS_SETSID else ""
+)
+
+
+async def yes(_question: Question) -> bool:
+    return True
+
+
+def context(
+    root: Path, ask: Ask = yes, progress: Callable[[str], None] = lambda _text: None
+) -> ToolContext:
+    return ToolContext("agent:main:main", "main", root, ask, progress)
+
+
+async def run(ctx: ToolContext, **args: Any) -> Result:
+    result = await execute(ctx, args)
+    assert isinstance(result, Result)
+    return result
+
+
+def use(root: Path, command: str, ask: Ask = yes, **args: Any) -> Result:
+    return asyncio.run(run(context(root, ask), command=command, **args))
+
+
+def text(result: Result) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, Text))
+
+
+def open_fds() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_a_command_runs_and_is_told_as_the_original_tells_it(tmp_path: Path) -> None:
+    done = use(tmp_path, "echo bench-ok")
+    assert text(done) == "bench-ok"
+    assert not done.is_error
+    assert done.details and done.details.pop("durationMs") >= 0  # type: ignore[attr-defined]  # a dict
+    assert done.details == {
+        "status": "completed",
+        "exitCode": 0,
+        "aggregated": "bench-ok",
+        "cwd": str(tmp_path),
+    }
+
+
+def test_a_failure_says_its_code_and_keeps_the_output(tmp_path: Path) -> None:
+    done = use(tmp_path, "echo out; echo err >&2; exit 3")
+    assert text(done) == "out\nerr\n\n[The command ended with exit code 3.]"
+    assert done.is_error and done.details
+    assert (done.details["status"], done.details["exitCode"]) == ("failed", 3)
+    killed = use(tmp_path, "kill -9 $$")
+    assert killed.details and killed.details["exitCode"] == 137
+    assert "127" in text(use(tmp_path, "no-such-program-here"))
+
+
+def test_nobody_to_ask_means_no(tmp_path: Path) -> None:
+    with pytest.raises(ToolDenied, match="exec denied"):
+        use(tmp_path, "touch ran", nobody)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_person_is_asked_for_every_command_with_its_exact_text(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    asked: list[Question] = []
+
+    async def ask(question: Question) -> bool:
+        asked.append(question)
+        return len(asked) < 2
+
+    use(tmp_path, "touch one\u200b", ask, workdir="sub", env={"A": "b"}, timeout=7)
+    assert (tmp_path / "sub" / "one\u200b").exists(), "what runs is the text itself"
+    assert r"    touch one\u{200b}" in asked[0].detail
+    assert f"folder: {tmp_path}/sub" in asked[0].detail
+    assert "variable: A=b" in asked[0].detail
+    assert "at most 7 s" in asked[0].detail
+    with pytest.raises(ToolDenied):
+        use(tmp_path, "touch one\u200b", ask)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"command": ""},
+        {"command": "  \n"},
+        {"command": "echo \0"},
+        {"command": "echo \ud800"},
+        {"command": "#" * 20_001},
+        {"command": "ls", "workdir": ".."},
+        {"command": "ls", "workdir": "/"},
+        {"command": "ls", "workdir": "out"},
+        {"command": "ls", "workdir": "file"},
+        {"command": "ls", "workdir": "missing"},
+        {"command": "ls", "env": {"PATH": "/evil"}},
+        {"command": "ls", "timeout": 0},
+        {"command": "ls", "timeout": 1e9},
+        {"command": "ls", "yieldMs": 5},
+    ],
+)
+def test_what_cannot_run_is_refused_before_anybody_is_asked(
+    tmp_path: Path, args: dict[str, Any]
+) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws" / "out").symlink_to(tmp_path)
+    (tmp_path / "ws" / "file").touch()
+
+    async def ask(_question: Question) -> bool:
+        raise AssertionError("nobody should be asked")
+
+    with pytest.raises(ToolError):
+        asyncio.run(run(context(tmp_path / "ws", ask), **args))
+
+
+def test_a_folder_swapped_while_the_person_thinks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "other").mkdir()
+
+    async def ask(_question: Question) -> bool:
+        (tmp_path / "sub").rename(tmp_path / "old")
+        (tmp_path / "sub").symlink_to("other")
+        return True
+
+    with pytest.raises(ToolDenied, match="not the folder that was approved"):
+        use(tmp_path, "touch ran", ask, workdir="sub")
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_a_command_sees_no_keys_no_input_and_no_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("BASH_ENV", "/nowhere")
+    assert "sk-secret" not in text(use(tmp_path, "env; cat /proc/$PPID/environ"))
+    assert text(use(tmp_path, "cat; echo done")) == "done"
+    assert text(use(tmp_path, "echo $A; pwd", env={"A": "x y"})) == f"x y\n{tmp_path.resolve()}"
+    held = text(use(tmp_path, "for fd in /dev/fd/*; do echo ${fd##*/}; done")).split()
+    assert set(held) <= {"0", "1", "2", "3"}, "3 is the folder being listed"
+
+
+def test_pipes_end_as_in_a_shell(tmp_path: Path) -> None:
+    assert text(use(tmp_path, "yes | head -1")) == "y"
+
+
+def test_big_and_broken_output_is_bounded(tmp_path: Path) -> None:
+    done = use(tmp_path, "echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert done.details
+    kept = str(done.details["aggregated"])
+    assert kept.startswith("first\nxxx") and kept.endswith("xxx\nlast")
+    assert "left out" in kept and len(kept) < 200_100
+    assert text(use(tmp_path, r"printf 'a\377b\303'")) == "a\ufffdb\ufffd"
+    assert text(use(tmp_path, "true")) == "(no output)"
+
+
+def test_output_is_shown_while_the_command_runs(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    def progress(said: str) -> None:
+        shown.append(said)
+        (tmp_path / "go").touch()
+
+    command = "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two"
+    asyncio.run(run(context(tmp_path, progress=progress), command=command))
+    assert "".join(shown) == "one\ntwo\n" and len(shown) == 2
+
+
+def test_time_is_up_politely_first(tmp_path: Path) -> None:
+    done = use(tmp_path, "trap 'echo bye; exit 5' TERM; echo hi; sleep 1000 & wait", timeout=0.3)
+    assert text(done) == "hi\nbye\n\n[The command was ended: it was not done after 0.3 s.]"
+    assert done.details and done.is_error
+    assert (done.details["status"], done.details["exitCode"]) == ("failed", 5)
+
+
+def test_the_default_time_is_a_setting(tmp_path: Path) -> None:
+    made = exec_tool(default_timeout_s=0.2)
+    done = asyncio.run(made(context(tmp_path), {"command": "exec sleep 1000"}))
+    assert isinstance(done, Result) and "not done after 0.2 s" in text(done)
+
+
+class Witness:
+    """Reads a fifo to its end: when every process that holds it is gone."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / "witness"
+        os.mkfifo(self.path)
+        self.hold = f"exec 9>{self.path}; echo here >&9; {FAMILY}"
+
+    async def wait_until_started(self) -> None:
+        self._file = await asyncio.to_thread(self.path.open, "rb")
+        assert await asyncio.to_thread(self._file.readline) == b"here\n"
+
+    async def wait_until_all_are_gone(self) -> None:
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(self._file.read) == b""
+        self._file.close()
+
+
+def gone_after(
+    root: Path, rest: str, meddle: Callable[[asyncio.Task[Result]], object], **args: Any
+) -> None:
+    """Start a family of processes, meddle, and see that all of them end."""
+
+    async def main() -> None:
+        witness = Witness(root)
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(run(context(root), command=witness.hold + rest, **args))
+            await witness.wait_until_started()
+            meddle(work)
+            await witness.wait_until_all_are_gone()
+
+    before = open_fds()
+    asyncio.run(main())
+    assert open_fds() == before
+
+
+def test_cancelling_ends_the_whole_family_at_once(tmp_path: Path) -> None:
+    gone_after(tmp_path, "wait; sleep 1000", lambda work: work.cancel())
+
+
+def test_nothing_lives_on_when_the_command_is_done(tmp_path: Path) -> None:
+    gone_after(tmp_path, "echo done", lambda work: None)
+
+
+def test_time_being_up_ends_the_deaf_too(tmp_path: Path) -> None:
+    gone_after(tmp_path, "wait; sleep 1000", lambda work: None, timeout=0.2)
+
+
+def test_a_command_that_kills_its_keeper_does_not_get_away(tmp_path: Path) -> None:
+    deaf_family_in_the_group = "kill -9 $PPID; sleep 1000"
+
+    async def main() -> None:
+        witness = Witness(tmp_path)
+        command = f"exec 9>{witness.path}; echo here >&9; sleep 1000 & {deaf_family_in_the_group}"
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(run(context(tmp_path), command=command))
+            await witness.wait_until_started()
+            await witness.wait_until_all_are_gone()
+        assert "is not known" in text(work.result())
+
+    asyncio.run(main())
+
+
+def test_a_command_cancelled_before_it_begins_does_not_run(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(run(context(tmp_path), command="touch ran"))
+            # One step: asked, started, and not yet anything more.
+            await asyncio.wait([work], timeout=0)
+            work.cancel()
+
+    asyncio.run(main())
+    assert not (tmp_path / "ran").exists()
+
+
+KILLED = """
+import asyncio, os, sys
+from homarus.tools.exec.run import run_command
+async def main():
+    await run_command(sys.argv[2], folder_fd=os.open(sys.argv[1], os.O_RDONLY),
+                      env={"PATH": os.environ["PATH"]}, timeout_s=1000, show=lambda text: None)
+asyncio.run(main())
+"""
+
+
+def test_the_family_dies_with_a_gateway_that_is_killed(tmp_path: Path) -> None:
+    async def main() -> None:
+        witness = Witness(tmp_path)
+        words = [sys.executable, "-c", KILLED, str(tmp_path), f"{witness.hold}wait; sleep 1000"]
+        gateway = await asyncio.create_subprocess_exec(*words, stderr=subprocess.DEVNULL)
+        await witness.wait_until_started()
+        gateway.send_signal(signal.SIGKILL)
+        await witness.wait_until_all_are_gone()
+        await gateway.wait()
+
+    asyncio.run(main())
+
+
+def test_commands_side_by_side_do_not_mix(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        async with asyncio.TaskGroup() as tasks:
+            works = [
+                tasks.create_task(run(context(tmp_path), command=f"echo {n}; echo {n} >&2"))
+                for n in range(8)
+            ]
+        return [text(work.result()) for work in works]
+
+    assert asyncio.run(main()) == [f"{n}\n{n}" for n in range(8)]
+
+
+def test_through_the_pipeline_an_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:
+    judged: list[str] = []
+
+    async def judge(asked: ToolCall) -> Verdict:
+        judged.append(asked.name)
+        return Verdict("ask", "exec asks first")
+
+    asked = ToolCall("1", "bash", {"command": "echo hi"})
+    back = asyncio.run(call(Registry([execute]), context(tmp_path), asked, judge))
+    assert (judged, back.text, back.is_error, back.name) == (["exec"], "hi", False, "bash")
+    json.dumps(dict(back.details or {}))
+    denied = asyncio.run(call(Registry([execute]), context(tmp_path, nobody), asked, judge))
+    assert denied.is_error and denied.text == "exec denied: nobody approved this command"

@@ -1,0 +1,159 @@
+"""The parts of exec that need no process: environment, question, output."""
+
+import re
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.tools.exec.consent import ask_to_run, exact
+from homarus.tools.exec.environment import build_environment
+from homarus.tools.exec.output import PROGRESS_CHARS, PROGRESS_EVERY_S, Output, Progress
+
+OUTER = {
+    "PATH": "/usr/bin",
+    "HOME": "/home/me",
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C",
+    "OPENAI_API_KEY": "sk-1",
+    "ANTHROPIC_API_KEY": "sk-2",
+    "AWS_SECRET_ACCESS_KEY": "x",
+    "LD_PRELOAD": "/evil.so",
+    "BASH_ENV": "/evil.sh",
+    "OPENCLAW_GATEWAY_TOKEN": "t",
+    "SSH_AUTH_SOCK": "/tmp/agent",
+}
+
+
+def test_only_harmless_names_are_kept() -> None:
+    kept = {"PATH": "/usr/bin", "HOME": "/home/me", "LANG": "C.UTF-8", "LC_ALL": "C"}
+    assert build_environment({}, OUTER) == kept
+    assert build_environment({"A": "1"}, OUTER) == kept | {"A": "1"}
+
+
+def test_a_path_is_always_there() -> None:
+    assert build_environment({}, {}) == {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+FORBIDDEN = (
+    "PATH Path LD_PRELOAD LD_X DYLD_INSERT_LIBRARIES NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME"
+    " RUBYLIB PERL5LIB BASH_ENV ENV GCONV_PATH IFS SSLKEYLOGFILE GIT_EXTERNAL_DIFF GIT_EXEC_PATH"
+    " SHELLOPTS PS4 HOME ZDOTDIR"
+)
+
+
+@pytest.mark.parametrize("name", FORBIDDEN.split())
+def test_names_that_change_what_runs_are_denied(name: str) -> None:
+    with pytest.raises(ToolDenied, match="put it in the command"):
+        build_environment({name: "x"}, OUTER)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"": "x"},
+        {"A=B": "x"},
+        {"1A": "x"},
+        {"A\n": "x"},
+        {"BASH_FUNC_x%%": "() { :; }"},
+        {"Ä": "x"},
+        {"A": "x\0"},
+        {"A": "\ud800"},
+        {"A": "x" * 40_000},
+        {f"A{n}": "" for n in range(65)},
+    ],
+)
+def test_what_is_no_variable_is_refused(asked: dict[str, str]) -> None:
+    with pytest.raises(ToolError):
+        build_environment(asked, OUTER)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("git status", "git status"),
+        ("git\u200b status", r"git\u{200b} status"),
+        ("\u202egpj.exe", r"\u{202e}gpj.exe"),
+        ("\uff52\uff4d -rf", r"\u{ff52}\u{ff4d} -rf"),
+        ("a\u00a0b\u3164c\ufe0f", r"a\u{a0}b\u{3164}c\u{fe0f}"),
+        ("a\rb\x1b[2K", r"a\u{d}b\u{1b}[2K"),
+        ("ls" + " " * 5000 + "; rm x", "ls[5000 blanks]; rm x"),
+        ("ls" + "\n" * 60 + "rm x", "ls\n[59 empty lines]\nrm x"),
+        ("echo é 日本 👍", "echo é 日本 👍"),
+    ],
+)
+def test_nothing_hides_in_a_command(text: str, seen: str) -> None:
+    assert exact(text) == seen
+
+
+def test_a_question_says_everything_and_cannot_be_imitated() -> None:
+    command = "echo 1\nfolder: /safe\necho 2"
+    asked = ask_to_run(command, folder="/ws/sub", env={"B": "2", "A": "1\u200b"}, timeout_s=60)
+    assert asked.title == "Run this command?"
+    assert asked.detail.split("\n") == [
+        "folder: /ws/sub",
+        "time: at most 60 s",
+        r"variable: A=1\u{200b}",
+        "variable: B=2",
+        "command (3 lines, 27 characters):",
+        "    echo 1",
+        "    folder: /safe",
+        "    echo 2",
+    ]
+
+
+@given(st.text(max_size=60))
+def test_what_is_shown_is_printable_and_plain_commands_are_shown_as_they_are(text: str) -> None:
+    seen = exact(text)
+    assert all(ch.isprintable() or ch in "\n\t" for ch in seen)
+    if re.fullmatch(r"[!-~]*( [!-~]+)*", text):
+        assert seen == text
+
+
+@given(
+    chunks=st.lists(st.binary(max_size=30), max_size=12),
+    max_chars=st.integers(min_value=2, max_value=60),
+)
+def test_output_keeps_head_and_tail_of_any_chunks(chunks: list[bytes], max_chars: int) -> None:
+    output = Output(max_chars)
+    told = "".join(output.add(chunk) for chunk in chunks) + output.add(b"", final=True)
+    whole = b"".join(chunks).decode("utf-8", "replace")
+    assert told == whole
+    if len(whole) <= max_chars:
+        assert output.text == whole
+    else:
+        head = max_chars * 2 // 3
+        tail = max_chars - head
+        left_out = len(whole) - max_chars
+        assert output.text == (
+            f"{whole[:head]}\n\n[… {left_out} characters left out …]\n\n{whole[-tail:]}"
+        )
+
+
+def test_output_of_any_size_takes_little_memory() -> None:
+    output = Output(200_000)
+    chunk = b"0123456789abcdef" * 4096
+    tracemalloc.start()
+    for _ in range(2000):
+        output.add(chunk)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4_000_000
+    assert len(output.text) < 200_100
+
+
+def test_progress_comes_at_once_then_not_too_often() -> None:
+    shown: list[str] = []
+    progress = Progress(shown.append)
+    progress.add("a", 10.0)
+    assert progress.due_in_s(10.0) is None
+    progress.add("b", 10.01)
+    progress.add("c", 10.02)
+    assert shown == ["a"]
+    assert progress.due_in_s(10.02) == pytest.approx(PROGRESS_EVERY_S - 0.02)
+    progress.flush(10.1)
+    assert shown == ["a", "bc"]
+    progress.add("d" * 100_000, 11.0)
+    assert len(shown[-1]) == PROGRESS_CHARS

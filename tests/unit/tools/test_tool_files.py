@@ -1,0 +1,190 @@
+"""`read`, `write` and `edit` as a model uses them."""
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import ToolError
+from homarus.core.message import Image, Text
+from homarus.tools.builtin.files import edit, read, write
+from homarus.tools.tool import Result, Tool, ToolContext
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+IMAGES = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + b"\0" * 20,
+    "image/gif": b"GIF89a" + b"\0" * 20,
+    "image/webp": b"RIFF\0\0\0\0WEBPVP8 " + b"\0" * 20,
+}
+
+
+def use(made: Tool, root: Path, **args: Any) -> Result:
+    ctx = ToolContext("agent:main:main", "main", root)
+    result = asyncio.run(made(ctx, args))
+    return result if isinstance(result, Result) else Result((Text(result),))
+
+
+def text(result: Result) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, Text))
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one\ntwo\n")
+    assert text(use(read, tmp_path, path="a.md")) == "one\ntwo"
+    assert text(use(read, tmp_path, file_path="a.md")) == "one\ntwo"
+
+
+def test_a_part_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"{n}\n" for n in range(1, 11)))
+    assert (
+        text(use(read, tmp_path, path="a", limit=2))
+        == "1\n2\n\n[8 more lines in file. Use offset=3 to continue.]"
+    )
+    assert text(use(read, tmp_path, path="a", offset=9)) == "9\n10"
+    assert text(use(read, tmp_path, path="a", offset=0, limit=1)).startswith("1\n")
+    with pytest.raises(ToolError, match="the file has 10 lines"):
+        use(read, tmp_path, path="a", offset=11)
+
+
+def test_pages_join_to_the_whole_file(tmp_path: Path) -> None:
+    lines = [f"line {n} " + "x" * (n % 300) for n in range(5000)]
+    (tmp_path / "long").write_text("\n".join(lines) + "\n")
+    got: list[str] = []
+    offset: int | None = 1
+    while offset:
+        page = text(use(read, tmp_path, path="long", offset=offset))
+        assert len(page) < 51_000
+        body, mark, rest = page.partition("\n\n[")
+        got += body.split("\n")
+        assert len(body.split("\n")) <= 2000
+        offset = int(rest.split("offset=")[1].split(" ")[0]) if mark else None
+    assert got == lines
+
+
+def test_a_line_that_is_too_long_is_cut_and_passed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("é" * 40_000 + "\nnext\n")
+    page = text(use(read, tmp_path, path="a"))
+    assert "[Line 1 is cut: it is longer than 50 KB.]" in page
+    assert "offset=2" in page and "\ufffd" not in page
+
+
+def test_what_is_not_utf8_is_replaced_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9\n")
+    assert text(use(read, tmp_path, path="a")) == (
+        "caf\ufffd\n\n[Some bytes are not UTF-8 and are shown as \ufffd.]"
+    )
+    (tmp_path / "b").write_text("an honest \ufffd\n")
+    assert "not UTF-8" not in text(use(read, tmp_path, path="b"))
+
+
+def test_windows_text_is_read_plainly(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert text(use(read, tmp_path, path="a")) == "one\ntwo"
+
+
+def test_binary_empty_and_missing_files_are_said(tmp_path: Path) -> None:
+    (tmp_path / "bin").write_bytes(b"\x7fELF\0\0")
+    (tmp_path / "empty").touch()
+    with pytest.raises(ToolError, match="binary file"):
+        use(read, tmp_path, path="bin")
+    assert text(use(read, tmp_path, path="empty")) == "(empty file)"
+    with pytest.raises(ToolError, match="no such file"):
+        use(read, tmp_path, path="missing")
+    with pytest.raises(ToolError, match="is a folder"):
+        use(read, tmp_path, path=".")
+
+
+@pytest.mark.parametrize("mime", IMAGES)
+def test_an_image_is_shown_by_what_it_is(tmp_path: Path, mime: str) -> None:
+    (tmp_path / "pic.txt").write_bytes(IMAGES[mime])
+    image = use(read, tmp_path, path="pic.txt").content[1]
+    assert image == Image(base64.b64encode(IMAGES[mime]).decode(), mime)
+
+
+def test_an_image_that_is_too_big_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pic").write_bytes(PNG + b"x" * 5_000_000)
+    with pytest.raises(ToolError, match="the limit is 5000000"):
+        use(read, tmp_path, path="pic")
+
+
+def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
+    assert text(use(write, tmp_path, path="x/y/z.md", content="é\r\n")) == (
+        "Created x/y/z.md (4 bytes)."
+    )
+    assert (tmp_path / "x/y/z.md").read_bytes() == "é\r\n".encode()
+    assert text(use(write, tmp_path, path="x/y/z.md", content="")) == (
+        "Replaced x/y/z.md (0 bytes)."
+    )
+
+
+@pytest.mark.parametrize("path", ["folder/", "folder", "."])
+def test_a_folder_is_not_written(tmp_path: Path, path: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ToolError, match="is a folder"):
+        use(write, tmp_path, path=path, content="x")
+
+
+def test_a_name_with_a_slash_at_its_end_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ToolError):
+        use(write, tmp_path, path="new/", content="x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_half_a_character_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="half a character"):
+        use(write, tmp_path, path="a", content="x\ud83d")
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(ToolError, match="half a character"):
+        use(edit, tmp_path, path="a", oldText="old", newText="\ud83d")
+    assert (tmp_path / "a").read_text() == "old"
+
+
+@pytest.mark.parametrize("names", [("oldText", "newText"), ("old_string", "new_string")])
+def test_a_piece_is_edited(tmp_path: Path, names: tuple[str, str]) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    (tmp_path / "a").chmod(0o700)
+    done = use(edit, tmp_path, path="a", **{names[0]: "one\ntwo", names[1]: "1\n2\n3"})
+    assert (tmp_path / "a").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n3\r\n"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+    assert done.details and done.details["firstChangedLine"] == 1
+    assert "-\ufeffone\r\n" in done.details["diff"]
+
+
+def test_a_file_that_is_no_text_is_not_edited(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9 one")
+    with pytest.raises(ToolError, match="not UTF-8"):
+        use(edit, tmp_path, path="a", oldText="one", newText="two")
+    (tmp_path / "b").write_bytes(b"x" * 10_000_001)
+    with pytest.raises(ToolError, match="too big to edit"):
+        use(edit, tmp_path, path="b", oldText="one", newText="two")
+
+
+def test_edits_side_by_side_lose_nothing(tmp_path: Path) -> None:
+    """Two runs share a workspace: each edit is in the file, or was refused."""
+    (tmp_path / "a").write_text("".join(f"<{n}>\n" for n in range(40)))
+
+    async def main() -> list[int]:
+        ctx = ToolContext("k", "main", tmp_path)
+        done: list[int] = []
+
+        async def one(number: int) -> None:
+            args = {"path": "a", "oldText": f"<{number}>", "newText": f"[{number}]"}
+            try:
+                await edit(ctx, args)
+            except ToolError:
+                return
+            done.append(number)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(40):
+                tasks.create_task(one(number))
+        return done
+
+    done = asyncio.run(main())
+    lines = (tmp_path / "a").read_text().split("\n")
+    assert len(lines) == 41
+    assert done
+    assert [n for n in done if lines[n] != f"[{n}]"] == []

@@ -1,0 +1,104 @@
+"""Matching lines: the same answers either way, and an end to every search."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.core.errors import ToolError, ToolTimeout
+from homarus.tools.matcher import Literal, Matcher, Regex, make_matcher
+
+EVIL = ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$"]
+
+
+def matcher(pattern: str, *, literal: bool = False, ignore_case: bool = False) -> Matcher:
+    stop = threading.Event()
+    return make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
+
+
+def children() -> set[str]:
+    own = Path("/proc/self/task")
+    return {c for task in own.iterdir() for c in (task / "children").read_text().split()}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("b", [2, 4]), ("^b$", [2]), ("B", []), ("b+", [2, 4]), ("[", None), (r"é", [3])],
+)
+def test_lines_are_found(pattern: str, expected: list[int] | None) -> None:
+    text = "a\nb\r\né\nabb\n"
+    if expected is None:
+        with pytest.raises(ToolError, match="not a regular expression"):
+            matcher(pattern)
+        return
+    found = matcher(pattern)
+    assert found.lines(text, 10) == expected
+    assert found.lines(text, 1) == expected[:1]
+    found.close()
+
+
+def test_case_is_ignored_on_request() -> None:
+    for pattern in ("straSSE", "straSSE.?"):
+        found = matcher(pattern, ignore_case=True)
+        assert found.lines("x\nStrasse\n", 10) == [2]
+        found.close()
+
+
+def test_plain_text_needs_no_child() -> None:
+    assert isinstance(matcher("plain text"), Literal)
+    assert isinstance(matcher("(a+)+$", literal=True), Literal)
+    assert matcher("(a+)+$", literal=True).lines("x\n(a+)+$", 5) == [2]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text(st.sampled_from("ab\u2028\x85"), max_size=4), max_size=6))
+def test_plain_and_regular_agree(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    plain, regular = matcher("ab"), matcher("(ab)")
+    try:
+        assert plain.lines(text, 100) == regular.lines(text, 100)
+    finally:
+        regular.close()
+
+
+@pytest.mark.parametrize("pattern", EVIL)
+def test_a_pattern_that_explodes_is_given_up(pattern: str) -> None:
+    stop = threading.Event()
+    found = Regex(pattern, ignore_case=False, stop=stop, per_text_s=0.2)
+    began = time.monotonic()
+    with pytest.raises(ToolTimeout):
+        found.lines("a" * 50 + "x" * 50 + "!", 10)
+    assert time.monotonic() - began < 5
+    with pytest.raises(ToolTimeout):
+        found.lines("a", 10)
+    found.close()
+
+
+def test_a_search_nobody_waits_for_is_stopped() -> None:
+    stop = threading.Event()
+    found = Regex("(a+)+$", ignore_case=False, stop=stop, per_text_s=60)
+    threading.Timer(0.1, stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(ToolTimeout):
+        found.lines("a" * 50 + "!", 10)
+    assert time.monotonic() - began < 10
+    found.close()
+
+
+def test_a_regular_expression_that_breaks_the_parser_is_told() -> None:
+    for pattern in ("(" * 900, "a{99999999999999999999}", "(?P<x", "*"):
+        with pytest.raises(ToolError, match="not a regular expression"):
+            matcher(pattern)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_closing_leaves_no_process() -> None:
+    before = children()
+    found = matcher("a+")
+    assert children() - before
+    found.close()
+    found.close()
+    assert children() == before

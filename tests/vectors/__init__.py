@@ -1,0 +1,1 @@
+"""Conformance vectors: what the original's pure functions answer, asked of ours."""

@@ -1,0 +1,83 @@
+"""Reading vector files and judging one case."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from homarus.core.errors import HomarusError
+
+Json: TypeAlias = Any
+Adapter: TypeAlias = Callable[..., Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question and its answer."""
+
+    file: str
+    number: int
+    fn: str
+    input: list[Json]
+    expected: Json
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}-{self.number}-{self.fn}"
+
+    @property
+    def question(self) -> str:
+        return f"{self.fn}({json.dumps(self.input, ensure_ascii=False)[1:-1]})"
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """A case that describes an inner step without a counterpart here."""
+
+    reason: str
+    row: str
+
+
+def read_cases(folder: Path) -> Iterator[tuple[str, list[Case] | None]]:
+    """Every file's cases by the file's name; None for a file of another shape."""
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        cases = content.get("cases") if isinstance(content, dict) else None
+        if not isinstance(cases, list) or not all("fn" in case for case in cases):
+            yield path.stem, None
+            continue
+        yield (
+            path.stem,
+            [
+                Case(path.stem, number, case["fn"], case["input"], case.get("expected"))
+                for number, case in enumerate(cases)
+            ],
+        )
+
+
+def judge(case: Case, adapter: Adapter) -> str:
+    """Empty when our answer is the expected one, else what it was instead."""
+    # JSON of its own for each call: a function may not change another case's input.
+    args = json.loads(json.dumps(case.input))
+    raises = isinstance(case.expected, dict) and "$throws" in case.expected
+    try:
+        actual = adapter(*args)
+    except HomarusError as error:
+        return "" if raises else f"raised {type(error).__name__}: {error}"
+    if raises:
+        return f"did not raise, gave {actual!r}"
+    if same(actual, case.expected):
+        return ""
+    return f"gave {actual!r}, not {case.expected!r}"
+
+
+def same(actual: Json, expected: Json) -> bool:
+    """Equality of JSON values where a missing key and null are one, and true is not 1."""
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        return all(same(actual.get(key), expected.get(key)) for key in {**actual, **expected})
+    if isinstance(actual, list | tuple) and isinstance(expected, list):
+        return len(actual) == len(expected) and all(map(same, actual, expected))
+    if isinstance(actual, bool) or isinstance(expected, bool):
+        return actual is expected
+    return bool(actual == expected)

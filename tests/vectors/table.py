@@ -1,0 +1,339 @@
+"""Which of our functions answers for which of the original's: the one table.
+
+An adapter only changes spelling: camelCase to our names, values to JSON and back. A key that is
+missing in an answer means "undefined".
+"""
+
+from typing import Any, cast
+
+from homarus.agent import replies
+from homarus.channels import chunk
+from homarus.config import edit, refs, variables
+from homarus.core import fences, keys, units
+from homarus.core.text import utf16_len
+from homarus.sessions import commands, directives, levels
+from homarus.skills import frontmatter, skill
+from tests.vectors.cases import Adapter, Json, NotApplicable
+
+
+def _agent_key(key: str | None) -> Json:
+    parsed = keys.parse_agent_key(key)
+    return parsed and {"agentId": parsed.agent, "rest": parsed.rest}
+
+
+def _store_key(ask: Json) -> Json:
+    return keys.store_key(ask["requestKey"], ask["agentId"], main=ask.get("mainKey"))
+
+
+def _peer_key(ask: Json) -> Json:
+    return keys.peer_key(
+        ask["agentId"],
+        ask["channel"],
+        ask["peerKind"],
+        ask["peerId"],
+        account=ask.get("accountId"),
+        scope=ask.get("dmScope", "main"),
+        main=ask.get("mainKey"),
+        identity_links=ask.get("identityLinks"),
+    )
+
+
+def _thread_keys(ask: Json) -> Json:
+    own_chat = ask.get("useSuffix") is False
+    key = keys.thread_key(ask["baseSessionKey"], ask.get("threadId"), own_chat=own_chat)
+    return {"sessionKey": key, "parentSessionKey": ask.get("parentSessionKey")}
+
+
+def _level(name: str, extract: Any) -> Adapter:
+    def adapter(text: str) -> Json:
+        cleaned, setting = extract(text)
+        return {
+            "cleaned": cleaned,
+            "hasDirective": setting is not None,
+            name: setting and setting.value,
+            "rawLevel": (setting and setting.raw) or None,
+        }
+
+    return adapter
+
+
+def _status(text: str) -> Json:
+    cleaned, found = directives.extract_status(text)
+    return {"cleaned": cleaned, "hasDirective": found}
+
+
+def _exec_fields(setting: directives.ExecSetting | None) -> dict[str, Json]:
+    fields: dict[str, Json] = {}
+    for name in ("host", "security", "ask", "node"):
+        option = getattr(setting, name) if setting else None
+        title = name.capitalize()
+        fields[f"exec{title}"] = option and option.value
+        fields[f"rawExec{title}"] = option and option.raw
+        fields[f"invalid{title}"] = option is not None and option.value is None
+    fields["hasExecOptions"] = any(
+        fields[f"rawExec{n}"] for n in ("Host", "Security", "Ask", "Node")
+    )
+    return fields
+
+
+def _exec(text: str) -> Json:
+    cleaned, setting = directives.extract_exec(text)
+    return {"cleaned": cleaned, "hasDirective": setting is not None, **_exec_fields(setting)}
+
+
+def _queue_fields(setting: directives.QueueSetting | None) -> dict[str, Json]:
+    found = setting or directives.QueueSetting()
+    return {
+        "queueMode": found.mode and found.mode.value,
+        "rawMode": found.mode and found.mode.raw,
+        "queueReset": found.reset,
+        "debounceMs": found.debounce_ms and found.debounce_ms.value,
+        "cap": found.cap and found.cap.value,
+        "dropPolicy": found.drop and found.drop.value,
+        "rawDebounce": found.debounce_ms and found.debounce_ms.raw,
+        "rawCap": found.cap and found.cap.raw,
+        "rawDrop": found.drop and found.drop.raw,
+        "hasOptions": any((found.debounce_ms, found.cap, found.drop)),
+    }
+
+
+def _queue(text: str) -> Json:
+    cleaned, setting = directives.extract_queue(text)
+    return {"cleaned": cleaned, "hasDirective": setting is not None, **_queue_fields(setting)}
+
+
+def _model_fields(setting: directives.ModelSetting | None) -> dict[str, Json]:
+    return {
+        "rawModel": (setting and setting.name) or None,
+        "rawProfile": (setting and setting.profile) or None,
+    }
+
+
+def _model(text: str, options: Json = None) -> Json:
+    cleaned, setting = directives.extract_model(text, (options or {}).get("aliases", ()))
+    return {"cleaned": cleaned, "hasDirective": setting is not None, **_model_fields(setting)}
+
+
+def _directives(text: str, options: Json = None) -> Json:
+    options = options or {}
+    found = directives.parse_directives(
+        text,
+        model_aliases=options.get("modelAliases", ()),
+        allow_elevated=not options.get("disableElevated"),
+        allow_status=options.get("allowStatusDirective") is not False,
+    )
+    answer: dict[str, Json] = {"cleaned": found.text, "hasStatusDirective": found.status}
+    for name in ("think", "verbose", "reasoning", "elevated"):
+        setting = getattr(found, name)
+        answer[f"has{name.capitalize()}Directive"] = setting is not None
+        answer[f"{name}Level"] = setting and setting.value
+        answer[f"raw{name.capitalize()}Level"] = (setting and setting.raw) or None
+    for key, value in _exec_fields(found.exec).items():
+        answer[key.replace("invalid", "invalidExec")] = value
+    renamed = {"rawMode": "rawQueueMode", "hasOptions": "hasQueueOptions"}
+    for key, value in _queue_fields(found.queue).items():
+        answer[renamed.get(key, key)] = value
+    answer["hasExecDirective"] = found.exec is not None
+    answer["hasQueueDirective"] = found.queue is not None
+    answer["hasModelDirective"] = found.model is not None
+    model = _model_fields(found.model)
+    return answer | {
+        "rawModelDirective": model["rawModel"],
+        "rawModelProfile": model["rawProfile"],
+    }
+
+
+def _fences(text: str) -> Json:
+    return [
+        {
+            "start": utf16_len(text[: fence.start]),
+            "end": utf16_len(text[: fence.end]),
+            "openLine": fence.open_line,
+            "marker": fence.marker,
+            "indent": fence.indent,
+        }
+        for fence in fences.find_fences(text)
+    ]
+
+
+def _invocation(matter: Json) -> Json:
+    found = skill.read_invocation(matter)
+    return {"userInvocable": found.by_user, "disableModelInvocation": not found.by_model}
+
+
+def _metadata(matter: Json) -> Json:
+    found = skill.read_metadata(matter)
+    return found and {
+        "always": found.always,
+        "emoji": found.emoji or None,
+        "homepage": found.homepage or None,
+        "skillKey": found.skill_key or None,
+        "primaryEnv": found.primary_env or None,
+        "os": found.os or None,
+        "requires": found.requires
+        and {
+            "bins": found.requires.bins,
+            "anyBins": found.requires.any_bins,
+            "env": found.requires.env,
+            "config": found.requires.config,
+        },
+        "install": [_install(install) for install in found.install] or None,
+    }
+
+
+def _install(found: skill.Install) -> Json:
+    return {
+        "kind": found.kind,
+        "id": found.id or None,
+        "label": found.label or None,
+        "bins": found.bins or None,
+        "os": found.os or None,
+        "formula": found.formula or None,
+        "package": found.package or None,
+        "module": found.module or None,
+        "url": found.url or None,
+        "archive": found.archive or None,
+        "extract": found.extract,
+        "stripComponents": found.strip_components,
+        "targetDir": found.target_dir or None,
+    }
+
+
+def _by_newline(text: str, limit: int, options: Json = None) -> Json:
+    options = options or {}
+    return chunk.chunk_by_newline(
+        text,
+        limit,
+        split_long_lines=options.get("splitLongLines", True),
+        trim_lines=options.get("trimLines", True),
+    )
+
+
+def _by_paragraph(text: str, limit: int, options: Json = None) -> Json:
+    split = (options or {}).get("splitLongParagraphs", True)
+    return chunk.chunk_by_paragraph(text, limit, split_long_paragraphs=split)
+
+
+def _limit(config: Json, channel: str, account: str | None = None) -> Json:
+    return chunk.text_chunk_limit(config.get("channels", {}), channel, account)
+
+
+def _reply(raw: str, options: Json = None) -> Json:
+    found = replies.parse_reply(raw, (options or {}).get("silentToken", replies.SILENT_WORD))
+    return {
+        "text": found.text,
+        "mediaUrls": found.media or None,
+        "mediaUrl": found.media[0] if found.media else None,
+        "replyToId": found.reply_to or None,
+        "replyToCurrent": found.reply_to_current,
+        "replyToTag": found.reply_to_current or bool(found.reply_to),
+        "audioAsVoice": found.as_voice or None,
+        "isSilent": found.silent,
+    }
+
+
+def _media(raw: str) -> Json:
+    text, media = replies.split_media(raw)
+    return {"text": text, "mediaUrls": media or None, "mediaUrl": media[0] if media else None}
+
+
+def _abort_request(text: str, options: Json = None) -> Json:
+    return commands.is_abort_request_text(text, (options or {}).get("botUsername"))
+
+
+def _duration(text: str, options: Json = None) -> Json:
+    return units.parse_duration_ms(text, (options or {}).get("defaultUnit", "ms"))
+
+
+def _size(text: str, options: Json = None) -> Json:
+    return units.parse_byte_size(text, (options or {}).get("defaultUnit", "b"))
+
+
+def _model_ref(text: str, default: str) -> Json:
+    found = refs.parse_model_ref(text, default)
+    return found and {"provider": found.provider, "model": found.model}
+
+
+def _merge(base: Json, patch: Json, options: Json = None) -> Json:
+    by_id = bool((options or {}).get("mergeObjectArraysById"))
+    return edit.apply_merge_patch(base, patch, by_id)
+
+
+def _elevated_mode(level: str) -> Json:
+    return levels.elevated_mode(cast("levels.ElevatedLevel", level))
+
+
+TABLE: dict[str, Adapter] = {
+    # session_keys
+    "parse_agent_session_key": _agent_key,
+    "classify_session_key_shape": keys.classify,
+    "normalize_agent_id": keys.normalize_agent_id,
+    "normalize_main_key": keys.normalize_main_key,
+    "normalize_account_id": keys.normalize_account_id,
+    "to_agent_store_session_key": _store_key,
+    "to_agent_request_session_key": keys.request_key,
+    "build_agent_peer_session_key": _peer_key,
+    "resolve_thread_session_keys": _thread_keys,
+    "resolve_thread_parent_session_key": keys.thread_parent,
+    "is_subagent_session_key": keys.is_subagent,
+    "get_subagent_depth": keys.subagent_depth,
+    "is_cron_session_key": keys.is_cron,
+    "is_cron_run_session_key": keys.is_cron_run,
+    "is_acp_session_key": keys.is_acp,
+    # levels
+    "normalize_think_level": levels.think_level,
+    "normalize_verbose_level": levels.verbose_level,
+    "normalize_reasoning_level": levels.reasoning_level,
+    "normalize_elevated_level": levels.elevated_level,
+    "normalize_usage_display": levels.usage_display,
+    "resolve_elevated_mode": _elevated_mode,
+    "list_thinking_levels": levels.think_levels,
+    "list_thinking_level_labels": levels.think_labels,
+    "normalize_queue_mode": levels.queue_mode,
+    "normalize_queue_drop": levels.queue_drop,
+    # inline_directives
+    "extract_think": _level("thinkLevel", directives.extract_think),
+    "extract_verbose": _level("verboseLevel", directives.extract_verbose),
+    "extract_reasoning": _level("reasoningLevel", directives.extract_reasoning),
+    "extract_elevated": _level("elevatedLevel", directives.extract_elevated),
+    "extract_notice": _level("noticeLevel", directives.extract_notice),
+    "extract_status": _status,
+    "extract_exec": _exec,
+    "extract_queue": _queue,
+    "extract_model": _model,
+    "parse_inline_directives": _directives,
+    # frontmatter_and_fences
+    "parse_fence_spans": _fences,
+    "parse_frontmatter_block": frontmatter.parse_frontmatter,
+    "resolve_skill_invocation_policy": _invocation,
+    "resolve_openclaw_metadata": _metadata,
+    # text_chunking
+    "chunk_text": chunk.chunk_text,
+    "chunk_markdown_text": chunk.chunk_markdown_text,
+    "chunk_by_newline": _by_newline,
+    "chunk_by_paragraph": _by_paragraph,
+    "chunk_markdown_with_mode": chunk.chunk_markdown_with_mode,
+    "resolve_text_chunk_limit": _limit,
+    # reply_text
+    "parse_reply_directives": _reply,
+    "split_media_from_output": _media,
+    "strip_reasoning_tags": replies.strip_reasoning_tags,
+    "is_abort_trigger": commands.is_abort_trigger,
+    "is_abort_request_text": _abort_request,
+    "normalize_command_body": commands.normalize_command_body,
+    "has_control_command": commands.has_control_command,
+    "has_inline_command_tokens": commands.has_inline_command_tokens,
+    # misc
+    "parse_duration_ms": _duration,
+    "parse_byte_size": _size,
+    "parse_model_ref": _model_ref,
+    "normalize_provider_id": refs.normalize_provider_id,
+    # gateway
+    "diff_config_paths": edit.diff_config_paths,
+    "apply_merge_patch": _merge,
+    "resolve_config_env_vars": variables.resolve_env_vars,
+    "resolve_agent_id_from_model": keys.agent_of_model,
+}
+
+# By the case's question (`fn(args)`): a step of the original that nobody outside it can see.
+NOT_APPLICABLE: dict[str, NotApplicable] = {}

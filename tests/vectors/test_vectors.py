@@ -1,0 +1,91 @@
+"""Every mapped vector is a test, and every function this far is mapped."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.vectors.__main__ import main
+from tests.vectors.cases import Case, judge, read_cases, same
+from tests.vectors.table import NOT_APPLICABLE, TABLE
+
+FOLDER = Path(__file__).parent.parent / "data" / "vectors"
+CASES = [case for _, found in read_cases(FOLDER) for case in found or []]
+MAPPED = [case for case in CASES if case.fn in TABLE and case.question not in NOT_APPLICABLE]
+
+WHOLE_FILES = {
+    "session_keys",
+    "levels",
+    "inline_directives",
+    "frontmatter_and_fences",
+    "text_chunking",
+    "reply_text",
+}
+OTHERS = {
+    "parse_duration_ms",
+    "parse_byte_size",
+    "parse_model_ref",
+    "normalize_provider_id",
+    "diff_config_paths",
+    "apply_merge_patch",
+    "resolve_config_env_vars",
+    "resolve_agent_id_from_model",
+}
+
+
+@pytest.mark.parametrize("case", MAPPED, ids=lambda case: case.name)
+def test_our_function_answers_as_the_vector_says(case: Case) -> None:
+    assert not judge(case, TABLE[case.fn]), case.question
+
+
+def test_every_function_this_far_is_mapped() -> None:
+    wanted = {case.fn for case in CASES if case.file in WHOLE_FILES} | OTHERS
+    assert not wanted - TABLE.keys()
+
+
+def test_every_mapped_function_has_vectors() -> None:
+    assert not TABLE.keys() - {case.fn for case in CASES}
+
+
+def test_exceptions_are_few_and_real() -> None:
+    assert len(NOT_APPLICABLE) <= 15
+    assert not NOT_APPLICABLE.keys() - {case.question for case in CASES}
+    assert all(exempt.reason and exempt.row for exempt in NOT_APPLICABLE.values())
+
+
+def test_a_missing_key_is_null_and_true_is_not_one() -> None:
+    assert same({"a": None, "b": (1,)}, {"b": [1]})
+    assert not same({"a": 1}, {})
+    assert not same(data := {"a": True}, {"a": 1}), data
+    assert not same(0, False)
+    assert not same([1], [1, 2])
+
+
+def test_the_report_counts_lists_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text(
+        '{"cases": [{"fn": "normalize_agent_id", "input": ["X"], "expected": "x"},'
+        ' {"fn": "normalize_agent_id", "input": ["X"], "expected": "y"},'
+        ' {"fn": "parse_byte_size", "input": [7], "expected": 7},'
+        ' {"fn": "parse_byte_size", "input": ["x"], "expected": {"$throws": "why"}},'
+        ' {"fn": "from_tomorrow", "input": [], "expected": null}]}',
+        encoding="utf-8",
+    )
+    (tmp_path / "b.json").write_text('{"shapes": {}}', encoding="utf-8")
+    assert main([str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert "normalize_agent_id 1/2\n" in printed
+    assert "parse_byte_size 1/2\n" in printed
+    assert "a: from_tomorrow (1)" in printed
+    assert "without cases: b" in printed
+    assert printed.count("FAILED") == 2
+
+
+def test_the_copies_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(FOLDER)]) == 0
+    assert "FAILED" not in capsys.readouterr().out
+
+
+def test_a_folder_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no/such/folder"]) == 2
+    assert "usage" in capsys.readouterr().err
