@@ -20,6 +20,7 @@ from homarus.core.clock import Clock, SystemClock
 from homarus.core.keys import main_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
+from homarus.core.tasks import task_group
 from homarus.policy.decide import Rules
 from homarus.providers.base import Provider
 from homarus.providers.catalog import Model
@@ -191,7 +192,7 @@ async def open_app(
     async with open_store(paths.state) as store:
         sessions = Sessions(store, clock)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with task_group() as group:
                 yield App(
                     loaded=loaded,
                     paths=paths,

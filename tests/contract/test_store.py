@@ -88,10 +88,13 @@ def test_nothing_is_visible_before_the_block_ends(run: Run) -> None:
 
 def test_a_block_that_raises_leaves_nothing_behind(run: Run) -> None:
     async def body(store: Store) -> None:
-        with pytest.raises(RuntimeError, match="no"):
+        async def fail() -> None:
             async with store.commit() as unit:
                 unit.put_session(record())
                 raise RuntimeError("no")
+
+        with pytest.raises(RuntimeError, match="no"):
+            await fail()
         assert await store.session("agent:main:main") is None
 
     run(body)
@@ -99,11 +102,14 @@ def test_a_block_that_raises_leaves_nothing_behind(run: Run) -> None:
 
 def test_a_unit_that_fails_is_taken_back_whole(run: Run) -> None:
     async def body(store: Store) -> None:
-        with pytest.raises(NotFound):
+        async def fail() -> None:
             async with store.commit() as unit:
                 unit.put_session(record())
                 unit.put_record("job", "1", {})
                 unit.append("missing", entry("a"))
+
+        with pytest.raises(NotFound):
+            await fail()
         assert await store.session("agent:main:main") is None
         assert await store.record("job", "1") is None
 

@@ -206,3 +206,8 @@ def test_doctor_says_what_is_wrong_and_how_to_mend_it(home: Home, model_url: str
 def test_no_home_and_an_odd_environment_do_not_crash(home: Home) -> None:
     fresh = str(home.path / "new")
     assert home.run("models", "status", LANG="C", TERM="dumb", HOME=fresh).status == 0
+
+
+def test_without_a_model_the_chat_says_how_to_get_one(home: Home) -> None:
+    done = home.run("chat", text="hi\n")
+    assert done.status == 2 and "homarus models pull demo" in done.err

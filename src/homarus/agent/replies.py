@@ -218,20 +218,30 @@ def _media(payload: str) -> tuple[str, ...]:
         payload = payload[1:-1].strip()
         return (_path(payload),) if _is_media(payload) else ()
     parts = payload.split()
-    if parts and all(_is_media(part) and " " not in part for part in parts):
+    if len(parts) == 1 and _is_media(payload):
+        return (_path(payload),)
+    if len(parts) > 1 and all(_is_rooted(part) for part in parts):
         return tuple(_path(part) for part in parts)
     # A path with spaces and no quotes is known by its beginning and its end.
-    whole = _ROOTED.match(payload) and _EXTENSION.search(payload) and _is_media(payload)
-    return (payload,) if whole else ()
+    whole = _is_rooted(payload) and _EXTENSION.search(payload) and not _URL.match(payload)
+    return (_path(payload),) if whole else ()
 
 
 def _is_media(candidate: str) -> bool:
-    if not candidate or len(candidate) > _MAX_MEDIA_CHARS or _UNPRINTABLE.search(candidate):
-        return False
-    if _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate)):
+    if _is_rooted(candidate):
         return True
-    named = "/" in candidate or _EXTENSION.search(candidate)
-    return bool(named) and not _SCHEME.match(candidate)
+    named = "/" in candidate or _EXTENSION.search(candidate) is not None
+    return named and not _SCHEME.match(candidate) and _is_printable(candidate)
+
+
+def _is_rooted(candidate: str) -> bool:
+    """Whether it can be nothing but a URL or a path: it says where it begins."""
+    begins = _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate))
+    return begins is not None and _is_printable(candidate)
+
+
+def _is_printable(candidate: str) -> bool:
+    return len(candidate) <= _MAX_MEDIA_CHARS and not _UNPRINTABLE.search(candidate)
 
 
 def _path(candidate: str) -> str:

@@ -265,12 +265,13 @@ class _Cutter:
     def _can_split(self, fence: Fence) -> bool:
         """Whether a chunk has room for the fence's lines and some code; else it is mere text."""
         first = self._size(fence.open_line) + self._size(fence.close_line) + 2
-        return self._fits_again(fence.close_line, fence) and first + _WIDEST <= self._limit
+        again = 2 * self._size(fence.close_line) + 2
+        return max(first, again) + _WIDEST <= self._limit and again * 4 <= self._limit * 3
 
-    def _fits_again(self, opening: str, fence: Fence) -> bool:
-        """Whether this line in every chunk leaves at least a quarter of the chunk to code."""
-        around = self._size(opening) + self._size(fence.close_line) + 2
-        return around + _WIDEST <= self._limit and around * 4 <= self._limit * 3
+    def _opening(self, fence: Fence) -> str:
+        """The line that opens a cut fence again; without its words when they take half a chunk."""
+        whole = self._size(fence.open_line) + self._size(fence.close_line) + 2
+        return (fence.open_line if whole * 2 <= self._limit else fence.close_line) + "\n"
 
     def _break_in_fence(self, fence: Fence, start: int, room: int) -> int:
         """Before the fence if it begins in this chunk, else after a line of code, else anywhere."""
@@ -296,8 +297,7 @@ class _Cutter:
             return _skip_newlines(text, cut + separated), ""
         if self._only_closes(cut, fence):
             return _skip_newlines(text, fence.end), ""
-        opening = fence.open_line if self._fits_again(fence.open_line, fence) else fence.close_line
-        return cut + self._spare_space(cut, fence), opening + "\n"
+        return cut + self._spare_space(cut, fence), self._opening(fence)
 
     def _only_closes(self, cut: int, fence: Fence) -> bool:
         """Whether all that is left of a fence is its last line."""

@@ -14,6 +14,7 @@ from homarus.channels.terminal import Lines, View, colour_wanted
 from homarus.core.bus import Subscription
 from homarus.core.errors import HomarusError
 from homarus.core.message import Address, Inbound
+from homarus.core.tasks import task_group
 from homarus.core.text import reveal
 from homarus.tools.tool import Question, nobody
 
@@ -49,7 +50,7 @@ async def _chat(agent_id: str | None, session_key: str | None, model: str | None
         if model:
             await chat.model(model)
         with app.bus.subscribe(size=100_000) as events:
-            async with asyncio.TaskGroup() as group:
+            async with task_group() as group:
                 group.create_task(_show(events, view, key))
                 await chat.run()
                 events.close()

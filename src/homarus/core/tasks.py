@@ -1,7 +1,9 @@
 """Long-lived tasks: a failure is news and a restart, never the end of its neighbours."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from homarus.core.clock import Clock
 from homarus.core.retry import Backoff
@@ -53,3 +55,16 @@ async def contain(
     except Exception as exc:
         log.exception("%s failed", name)
         failed(exc)
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A TaskGroup whose one error comes out as itself, so that its class can say what to do."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        first = errors.exceptions[0]
+        if len(errors.exceptions) > 1 or isinstance(first, BaseExceptionGroup):
+            raise
+        raise first from first.__cause__

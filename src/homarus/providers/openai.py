@@ -31,7 +31,6 @@ _BAD_ENDS = {
     "error": Problem(0, "it stopped with an error"),
     "abort": Problem(0, "it stopped with an abort"),
 }
-_decode = json.JSONDecoder().decode
 
 
 def create(
@@ -163,7 +162,7 @@ class _Wire:
 
 def _chunk(data: str, subject: Subject) -> Mapping[str, Json]:
     try:
-        chunk = _decode(data)
+        chunk = json.loads(data)
     except (ValueError, RecursionError) as exc:
         raise Malformed(f"{exc} in {data[:80]!r}") from exc
     if not isinstance(chunk, dict):

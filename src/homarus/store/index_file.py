@@ -15,11 +15,13 @@ from pathlib import Path
 
 import apsw
 
+from homarus.config import document
+from homarus.core.errors import ConfigError
 from homarus.core.message import Json
 from homarus.core.principal import OWNER
 from homarus.store import rows
 from homarus.store.line import dump, load, read_ms
-from homarus.store.place import Places, Stamp, is_agent_id, is_session_id, stamp_of
+from homarus.store.place import Places, Stamp, is_agent_id, is_session_id, make_folder, stamp_of
 from homarus.store.query import select
 from homarus.store.rows import SessionRow
 from homarus.store.writer import Job, Writer
@@ -211,11 +213,9 @@ def _parse(text: str) -> Json:
     try:
         return load(text)
     except ValueError:
-        import json5
-
         try:
-            return json5.loads(text)
-        except (ValueError, RecursionError):
+            return document.plain(document.parse(text))
+        except ConfigError:
             return None
 
 
@@ -244,7 +244,7 @@ def _keep_copy(path: Path, data: bytes, kind: str) -> Path:
 
 def _replace(path: Path, data: bytes) -> None:
     """The new file takes the old one's place at once, or nothing changes."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with os.fdopen(os.open(made, _CREATE, 0o600), "wb") as file:

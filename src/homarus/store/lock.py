@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from homarus.core.errors import InUse, StoreError
-from homarus.store.place import LOCK
+from homarus.store.place import LOCK, make_folder
 
 
 class StateLock:
@@ -15,7 +15,7 @@ class StateLock:
     def __init__(self, state: Path) -> None:
         path = state / LOCK
         try:
-            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(state)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as exc:
             raise StoreError(

@@ -61,6 +61,18 @@ def stamp_of(path: str | Path) -> Stamp | None:
     return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, for their owner alone."""
+    try:
+        path.mkdir(0o700)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    except FileNotFoundError:
+        make_folder(path.parent)
+        make_folder(path)
+
+
 class Places:
     """Paths below one state directory, as text: they are asked for in every turn."""
 

@@ -20,7 +20,7 @@ from homarus.core.principal import OWNER
 from homarus.store import rows
 from homarus.store.base import Header
 from homarus.store.line import header_line, load
-from homarus.store.place import Places, Stamp, is_session_id, stamp_of
+from homarus.store.place import Places, Stamp, is_session_id, make_folder, stamp_of
 from homarus.store.query import select
 from homarus.store.scan import Scan, scan
 from homarus.store.writer import Writer
@@ -280,7 +280,7 @@ def _append(view: _View, blob: bytes, *, new_line: bool) -> bool:
     try:
         fd = os.open(view.path, _APPEND, 0o600)
     except FileNotFoundError:
-        view.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(view.path.parent)
         fd = os.open(view.path, _APPEND, 0o600)
     try:
         before = os.fstat(fd).st_size

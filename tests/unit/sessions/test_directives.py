@@ -23,14 +23,25 @@ WORDS = st.sampled_from(
     ["hello", "world", "a/b", "/usr/bin", "5/7", "über", "/thinkstuff", "`/think high`", "x=1"]
 )
 ASKED = st.sampled_from(
-    ["/think high", "/t:low", "/verbose on", "/reasoning stream", "/elevated ask", "/status"]
-    + ["/exec host=node", "/model openai/gpt-5@work", "/queue collect cap:5 drop:old"]
+    [
+        "/think high",
+        "/t:low",
+        "/verbose on",
+        "/reasoning stream",
+        "/elevated ask",
+        "/status",
+        "/exec host=node",
+        "/model openai/gpt-5@work",
+        "/queue collect cap:5 drop:old",
+    ]
 )
 GAPS = st.sampled_from([" ", "\n", "\n\n", "  ", "\t"])
 
 
 def test_lines_of_the_message_stay_lines() -> None:
-    found = parse_directives("look at this:\n\ndef f():\n    return 1\n\n/think high\n\nis it right?")
+    found = parse_directives(
+        "look at this:\n\ndef f():\n    return 1\n\n/think high\n\nis it right?"
+    )
     assert found.text == "look at this:\n\ndef f():\n    return 1\n\nis it right?"
     assert found.think == Setting("high", "high")
 
@@ -112,8 +123,16 @@ def test_any_text_keeps_every_word_that_is_no_part_of_a_directive(text: str) -> 
 
 @pytest.mark.parametrize(
     "text",
-    ["/think " * 150_000, " " * 10**6 + "/", "/" * 10**6, "/think" + " " * 10**6, "/queue cap:" * 90_000]
-    + ["/model a" + "/a" * 500_000, "/exec" + " ask=off" * 120_000, "```\n/t high\n" * 80_000],
+    [
+        "/think " * 150_000,
+        " " * 10**6 + "/",
+        "/" * 10**6,
+        "/think" + " " * 10**6,
+        "/queue cap:" * 90_000,
+        "/model a" + "/a" * 500_000,
+        "/exec" + " ask=off" * 120_000,
+        "```\n/t high\n" * 80_000,
+    ],
 )
 def test_a_megabyte_takes_no_time(text: str) -> None:
     started = time.process_time()

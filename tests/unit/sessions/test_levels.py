@@ -1,12 +1,14 @@
 """Words for levels and modes."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.sessions import levels
 
-READERS = [
+READERS: list[Callable[[str | None], str | None]] = [
     levels.think_level,
     levels.verbose_level,
     levels.notice_level,
@@ -19,13 +21,15 @@ READERS = [
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_nothing_and_nonsense_mean_nothing(read: "type[levels.think_level]") -> None:
+def test_nothing_and_nonsense_mean_nothing(read: Callable[[str | None], str | None]) -> None:
     for word in (None, "", "  ", "bogus", "on off", "0x0", "x" * 10_000):
         assert read(word) is None
 
 
 @given(st.sampled_from(READERS), st.text(max_size=12))
-def test_a_level_means_itself_in_any_case(read: "type[levels.think_level]", word: str) -> None:
+def test_a_level_means_itself_in_any_case(
+    read: Callable[[str | None], str | None], word: str
+) -> None:
     level = read(word)
     if level is not None:
         assert read(level) == level

@@ -1,0 +1,38 @@
+"""Every dependency is accounted for in docs/dependencies.md."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {found[0] for each in requirements if (found := re.match(r"[\w.-]+", each))}
+
+
+def listed(heading: str) -> set[str]:
+    """The packages in the first column of the table under a heading."""
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
+    return {name.strip() for row in rows for name in row.split(",")}
+
+
+def test_what_the_program_needs_is_listed_with_what_it_is_for() -> None:
+    assert listed("To run") == names(PROJECT["project"]["dependencies"])
+
+
+def test_what_an_extra_brings_is_listed() -> None:
+    for extra, requirements in PROJECT["project"]["optional-dependencies"].items():
+        assert listed(f"Extra `{extra}`") == names(requirements)
+
+
+def test_what_the_tests_need_is_listed() -> None:
+    assert listed("To build and test") == names(PROJECT["dependency-groups"]["dev"])
+
+
+def test_every_package_the_program_needs_is_locked() -> None:
+    locked = names((ROOT / "requirements" / "run.lock").read_text(encoding="utf-8").splitlines())
+    assert names(PROJECT["project"]["dependencies"]) <= locked

@@ -1,0 +1,162 @@
+"""Reading a reply: tags, media, silence, reasoning."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.replies import Reply, parse_reply, split_media, strip_reasoning_tags
+
+TEXTS = st.text(st.sampled_from("[]reply_to:current <>/think`~\n MEDIA.x"), max_size=80)
+PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(
+    lambda text: "```" not in text and "[[" not in text
+)
+
+
+def test_a_tag_takes_nothing_but_itself() -> None:
+    code = "\n\n```py\nif x:\n    y  =  1\n```"
+    assert parse_reply(f"[[reply_to_current]] Here:{code}") == Reply(
+        f"Here:{code}", reply_to_current=True
+    )
+
+
+def test_tags_in_code_and_other_brackets_are_text() -> None:
+    text = "`[[reply_to_current]]` and [[a wiki link]] and [[reply_to:]] and [[tts:hi]]\n\n"
+    text += "```\n[[audio_as_voice]]\nMEDIA:./a.png\nNO_REPLY\n```"
+    assert parse_reply(text) == Reply(text)
+
+
+def test_the_last_message_id_counts() -> None:
+    assert parse_reply("a [[reply_to:1]] b [[REPLY_TO: 2 ]] c") == Reply("a b c", reply_to="2")
+
+
+def test_media_in_a_tag_is_media() -> None:
+    found = parse_reply("look [[media:./a.png]] [[media:nothing here]]\nMEDIA:b.ogg")
+    assert found == Reply("look [[media:nothing here]]", media=("b.ogg", "./a.png"))
+
+
+@pytest.mark.parametrize(
+    ("line", "media"),
+    [
+        ("MEDIA:./a.png ./b.png", ("./a.png", "./b.png")),
+        ("  MEDIA: out/chart.png  ", ("out/chart.png",)),
+        ("MEDIA:chart.png", ("chart.png",)),
+        ("MEDIA:./my chart.png", ("./my chart.png",)),
+        (r"MEDIA:C:\a\b.png", (r"C:\a\b.png",)),
+        ('MEDIA:"file:///tmp/a b.png"', ("/tmp/a b.png",)),
+        ("MEDIA:HTTPS://example.org/a", ("HTTPS://example.org/a",)),
+    ],
+)
+def test_a_media_line_is_taken_out(line: str, media: tuple[str, ...]) -> None:
+    assert split_media(f"before\n\n{line}\n\nafter") == ("before\n\nafter", media)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MEDIA:",
+        "MEDIA: nothing to see",
+        "MEDIA:javascript:alert(1)",
+        "MEDIA:data:image/png;base64,AAAA",
+        "MEDIA:https://",
+        "MEDIA:./a\x00.png",
+        "MEDIA:./" + "a" * 5_000,
+        "MEDIA: see ./a.png",
+        "media:./a.png",
+        '"MEDIA:./a.png"',
+    ],
+)
+def test_what_is_no_media_stays_text(line: str) -> None:
+    assert split_media(f"a\n{line}\nb") == (f"a\n{line}\nb", ())
+
+
+@pytest.mark.parametrize(
+    "text", ["NO_REPLY", " NO_REPLY\n", "**NO_REPLY**", "`NO_REPLY`.", "NO_REPLY!"]
+)
+def test_the_silent_word_alone_is_silence(text: str) -> None:
+    assert parse_reply(text) == Reply("", silent=True)
+
+
+def test_the_silent_word_beside_an_answer_does_not_swallow_it() -> None:
+    assert parse_reply("It is done.\n\nNO_REPLY") == Reply("It is done.")
+    assert parse_reply("Say NO_REPLY to be silent") == Reply("Say NO_REPLY to be silent")
+    assert parse_reply("MEDIA:./a.png\nNO_REPLY") == Reply("", media=("./a.png",))
+    assert parse_reply("NO_REPLY_LATER") == Reply("NO_REPLY_LATER")
+
+
+def test_an_empty_reply_is_not_silence() -> None:
+    assert parse_reply("") == Reply("")
+    assert parse_reply("[[reply_to_current]]") == Reply("", reply_to_current=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\n<think>x\ny\n</think>\nb", "a\n\nb"),
+        ("<think>x", ""),
+        ("a <thinking foo='1'>x</ THINKING > b", "a  b"),
+        ("<think>x <think> y</think> z", "z"),
+        ("<think>\n```\ncode\n</think>\nanswer\n```\n<think>\n```", "answer\n```\n<think>\n```"),
+        ("<think>`</think>` a", "` a"),
+        ("<think>x</think>```\n<think>\n```", "```\n<think>\n```"),
+        ("<think>never closed <final>the answer</final>", "the answer"),
+        ("<thinking>x</thinking>y", "y"),
+        ("``a ` <think>`` b<think>c</think>", "``a ` <think>`` b"),
+        ("` open <think>c</think> d", "` open  d"),
+        ("a < think b, <thinker>, <b>bold</b>", "a < think b, <thinker>, <b>bold</b>"),
+        ("~~~\n<think>\n~~~\n<think>x</think>y", "~~~\n<think>\n~~~\ny"),
+    ],
+)
+def test_reasoning_is_not_shown_and_the_answer_is(text: str, shown: str) -> None:
+    assert strip_reasoning_tags(text) == shown
+
+
+@given(PROSE, st.text(st.sampled_from("xyz`~\n ([<"), max_size=40), PROSE)
+def test_no_letter_of_the_reasoning_gets_out(before: str, secret: str, after: str) -> None:
+    lead = before.replace("`", "").replace("<", "")
+    shown = strip_reasoning_tags(f"{lead}<think>{secret}</think>{after.replace('<', '')}")
+    assert not set("xyz") & set(shown)
+    assert "".join(shown.split()) == "".join((lead + after.replace("<", "")).split())
+
+
+@given(PROSE)
+def test_text_without_tags_is_its_own_reply(text: str) -> None:
+    assert strip_reasoning_tags(text) == text
+    assert parse_reply(text) == Reply(text.strip())
+
+
+@given(TEXTS)
+def test_any_text_is_read_and_nothing_is_invented(text: str) -> None:
+    reply = parse_reply(text)
+    rest = iter(text)
+    assert all(ch in rest for ch in reply.text if not ch.isspace())
+    strip_reasoning_tags(text)
+
+
+HOSTILE = [
+    "[[" * 500_000,
+    "[[reply_to:" + " " * 10**6,
+    "[[reply_to_current]]" * 50_000,
+    "[[media:a.b]]" * 70_000,
+    "MEDIA:" + " " * 10**6,
+    "MEDIA:./a.png\n" * 70_000,
+    "MEDIA:" + "./a " * 250_000,
+    "<think>" * 150_000,
+    "<" * 10**6 + "<think>",
+    "<" + " " * 10**6 + "<think>",
+    "</think>x<think>\n" * 60_000,
+    "<think" * 160_000 + "<final>",
+    "".join("`" * n + " " for n in range(1_000)) + "<think>",
+    "`" * 10**6 + "<think>",
+    "\n" * 10**6 + "<think>",
+    "NO_REPLY\n" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
+def test_a_megabyte_is_read_in_time(text: str) -> None:
+    started = time.process_time()
+    parse_reply(text)
+    strip_reasoning_tags(text)
+    assert time.process_time() - started < 10

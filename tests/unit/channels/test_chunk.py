@@ -1,0 +1,196 @@
+"""Cutting text: nothing lost, nothing too long, fences whole."""
+
+import time
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from homarus.channels.chunk import (
+    Unit,
+    chunk_by_newline,
+    chunk_by_paragraph,
+    chunk_markdown_text,
+    chunk_markdown_with_mode,
+    chunk_text,
+    measure,
+    text_chunk_limit,
+)
+from homarus.core.fences import closes_fence, find_fences, match_marker
+
+UNITS = st.sampled_from(("utf16", "codepoint", "byte"))
+WIDE = st.text(st.sampled_from("ab( )\n\té日😀`~"), max_size=120)
+LIMITS = st.integers(4, 60)
+
+PROSE = st.text(st.sampled_from("abc ()\n.é😀"), max_size=60).filter(lambda text: "```" not in text)
+CODE = st.text(st.sampled_from("xy =()\n😀"), max_size=60)
+FENCED = st.builds(
+    lambda indent, marker, info, code: f"\n{indent}{marker}{info}\n{code}\n{indent}{marker}\n",
+    st.sampled_from(["", " ", "   "]),
+    st.sampled_from(["```", "~~~", "````"]),
+    st.sampled_from(["", "py", " js title"]),
+    CODE,
+)
+MARKDOWN = st.lists(PROSE | FENCED, max_size=5).map("".join)
+
+
+def letters(text: str) -> str:
+    return "".join(text.split())
+
+
+def is_balanced(text: str) -> bool:
+    for fence in find_fences(text):
+        opened, *_, last = text[fence.start : fence.end].split("\n") + [""] * (
+            "\n" not in text[fence.start : fence.end]
+        )
+        marker = match_marker(last)
+        if not (opened and marker and closes_fence(fence.marker, *marker)):
+            return False
+    return True
+
+
+@given(WIDE, LIMITS, UNITS)
+def test_plain_text_loses_no_letter_and_keeps_the_limit(text: str, limit: int, unit: Unit) -> None:
+    chunks = chunk_text(text, limit, unit)
+    assert letters("".join(chunks)) == letters(text)
+    assert all(measure(chunk, unit) <= limit for chunk in chunks)
+
+
+@given(WIDE, LIMITS, UNITS, st.booleans())
+def test_lines_lose_no_letter_and_keep_the_limit(
+    text: str, limit: int, unit: Unit, trim: bool
+) -> None:
+    chunks = chunk_by_newline(text, limit, unit, trim_lines=trim)
+    assert letters("".join(chunks)) == letters(text)
+    assert all(measure(chunk, unit) <= limit for chunk in chunks)
+
+
+@given(WIDE, LIMITS, UNITS)
+def test_paragraphs_lose_no_letter_and_keep_the_limit(text: str, limit: int, unit: Unit) -> None:
+    chunks = chunk_by_paragraph(text, limit, unit)
+    assert letters("".join(chunks)) == letters(text)
+    assert all(measure(chunk, unit) <= limit for chunk in chunks)
+
+
+@given(WIDE, LIMITS, UNITS, st.sampled_from(("length", "newline")))
+def test_markdown_keeps_the_limit_whatever_it_holds(
+    text: str, limit: int, unit: Unit, mode: str
+) -> None:
+    chunks = chunk_markdown_with_mode(
+        text, limit, "length" if mode == "length" else "newline", unit
+    )
+    assert all(measure(chunk, unit) <= limit for chunk in chunks)
+
+
+@given(MARKDOWN, st.integers(30, 80), UNITS)
+def test_markdown_loses_no_letter_and_leaves_no_fence_open(
+    text: str, limit: int, unit: Unit
+) -> None:
+    chunks = chunk_markdown_text(text, limit, unit)
+    assert all(measure(chunk, unit) <= limit for chunk in chunks)
+    assert all(is_balanced(chunk) for chunk in chunks)
+    assert _code_and_prose(chunks) == _code_and_prose([text])
+
+
+def _code_and_prose(chunks: list[str]) -> tuple[str, str]:
+    """The letters inside fences and those outside; marker lines left out."""
+    code, prose = "", ""
+    for chunk in chunks:
+        at = 0
+        for fence in find_fences(chunk):
+            prose += chunk[at : fence.start]
+            lines = chunk[fence.start : fence.end].split("\n")
+            code += "\n".join(lines[1:-1])
+            at = fence.end
+        prose += chunk[at:]
+    return letters(code), letters(prose)
+
+
+@given(st.lists(CODE.map(lambda code: code.strip("\n")), min_size=1, max_size=8))
+def test_code_in_a_plain_fence_keeps_its_indentation(lines: list[str]) -> None:
+    code = "\n".join(f"    {line}" for line in lines).split("\n")
+    assume(all(measure(line, "utf16") < 50 for line in code))
+    chunks = chunk_markdown_text("\n".join(["```py", *code, "```"]), 64)
+    kept = [line for chunk in chunks for line in chunk.split("\n") if "```" not in line]
+    assert kept == code
+
+
+def test_a_fence_that_fits_a_chunk_is_not_cut() -> None:
+    text = "words " * 8 + "\n\n```\n" + "x" * 40 + "\n```\n\nmore words"
+    chunks = chunk_markdown_text(text, 60)
+    assert "```\n" + "x" * 40 + "\n```" in "".join(chunks)
+    assert all(chunk.count("```") in {0, 2} for chunk in chunks)
+
+
+def test_a_long_info_line_is_not_repeated_in_every_chunk() -> None:
+    text = "```" + "i" * 60 + "\n" + "x" * 1_000 + "\n```"
+    chunks = chunk_markdown_text(text, 100)
+    assert sum(map(len, chunks)) < 2 * len(text)
+    assert all(chunk.endswith("\n```") for chunk in chunks)
+    assert all(chunk.startswith("```\n") for chunk in chunks[1:])
+
+
+def test_a_longer_closing_line_makes_no_empty_block() -> None:
+    chunks = chunk_markdown_text("```\n" + "x" * 30 + "\n" + "`" * 12 + "\nafter the code", 40)
+    assert chunks == ["```\n" + "x" * 30 + "\n```", "after the code"]
+
+
+def test_backticks_in_a_line_of_text_do_not_come_to_open_a_fence() -> None:
+    chunks = chunk_markdown_text("some words about ```code``` and about ``` alone in a line", 20)
+    assert all(not find_fences(chunk) for chunk in chunks)
+
+
+def test_a_word_in_long_parentheses_is_not_cut() -> None:
+    assert chunk_text("(aaaa bbbb cccc dddd)", 12) == ["(aaaa bbbb", "cccc dddd)"]
+
+
+def test_the_unit_decides_how_much_fits() -> None:
+    text = "日本😀" * 4
+    assert [len(chunk_text(text, 8, unit)) for unit in ("codepoint", "utf16", "byte")] == [2, 2, 6]
+    assert measure("日😀", "byte") == 7 and measure("日😀", "utf16") == 3
+
+
+def test_a_character_wider_than_the_limit_is_a_chunk() -> None:
+    assert chunk_text("😀😀", 1, "byte") == ["😀", "😀"]
+    assert chunk_markdown_text("😀😀", 1) == ["😀", "😀"]
+
+
+def test_blank_text_longer_than_the_limit_sends_nothing() -> None:
+    assert chunk_markdown_text(" \n" * 50, 20) == []
+    assert chunk_text(" \n" * 50, 20) == []
+
+
+def test_a_limit_of_the_wrong_kind_is_ignored() -> None:
+    for wrong in ("9", -1, 0, True, 1.5, None, []):
+        assert text_chunk_limit({"irc": {"textChunkLimit": wrong}}, "irc", default=350) == 350
+    assert text_chunk_limit({"irc": "on"}, "irc", "work", default=350) == 350
+    config = {"irc": {"textChunkLimit": 7, "accounts": {"Work": {"textChunkLimit": 0}}}}
+    assert text_chunk_limit(config, "irc", "work", default=350) == 7
+
+
+HOSTILE = {
+    "backticks": "`" * 10**6,
+    "spaces": " " * 10**6,
+    "newlines": "\n" * 10**6,
+    "empty fences": "```\n\n```\n" * 100_000,
+    "fence lines": "```\n" * 250_000,
+    "open parentheses": "( " * 500_000,
+    "emoji": "😀 " * 300_000,
+    "one line of code": "```py\n" + "x" * 10**6 + "\n```",
+    "lines of code": "```py\n" + "x\n" * 400_000 + "```",
+    "backticks in tildes": "~~~\n" + "`" * 10**6,
+    "endless info": "```" + "x" * 10**6,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("limit", [20, 4_000])
+def test_a_megabyte_is_cut_in_time(text: str, limit: int) -> None:
+    started = time.process_time()
+    chunks = chunk_markdown_text(text, limit, "byte")
+    chunk_text(text, limit)
+    chunk_by_newline(text, limit)
+    chunk_by_paragraph(text, limit)
+    assert time.process_time() - started < 15
+    assert sum(map(len, chunks)) <= 5 * len(text)
+    assert all(measure(chunk, "byte") <= limit for chunk in chunks)

@@ -1,0 +1,144 @@
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.message import Json
+from homarus.store.base import Entry, Header
+from homarus.store.line import (
+    dump,
+    entry_line,
+    header_line,
+    iso,
+    load,
+    read_entry,
+    read_header,
+    read_int,
+    read_ms,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(json_values, st.booleans())
+def test_any_json_value_comes_back_from_its_text(value: Json, pretty: bool) -> None:
+    text = dump(value, pretty=pretty)
+    assert load(text) == value
+    assert json.loads(text) == value
+    assert pretty or "\n" not in text
+
+
+@given(st.text(st.characters(categories=["Cs", "L"]), max_size=5))
+def test_half_surrogates_are_written_as_escapes_and_read_as_replacements(text: str) -> None:
+    written = dump({"a": text})
+    assert json.loads(written) == {"a": text}
+    written.encode()
+    read = load(written)["a"]
+    assert len(read) == len(text)
+    read.encode()
+
+
+def test_a_pair_of_escaped_surrogates_is_one_character() -> None:
+    assert load('{"a":"\\ud83d\\ude00 \\uDE00"}') == {"a": "😀 \ufffd"}
+
+
+def test_numbers_json_cannot_say_become_null() -> None:
+    assert dump({"a": float("nan"), "b": [float("-inf")]}) == '{"a":null,"b":[null]}'
+    assert load('{"a":NaN,"b":-Infinity}') == {"a": None, "b": None}
+    assert dump({"a": float("nan"), "b": "\ud800"}) == '{"a":null,"b":"\\ud800"}'
+
+
+def test_what_is_not_json_is_written_as_text() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "odd"
+
+    frozen: Mapping[str, Json] = MappingProxyType({"x": (1, 2)})
+    assert dump({"a": Odd(), "b": frozen}) == '{"a":"odd","b":{"x":[1,2]}}'
+    assert dump({"a": Odd(), "b": frozen, "c": "\ud800"}).startswith('{"a":"odd","b":{"x":[1,2]}')
+
+
+def test_deep_nesting_is_cut_when_written_and_refused_when_read() -> None:
+    deep: Json = []
+    for _ in range(900):
+        deep = [deep]
+    assert load(dump(deep))
+    circle: list[Json] = []
+    circle.append(circle)
+    assert load(dump(circle))
+    with pytest.raises(ValueError, match=r"deep|recursion"):
+        load("[" * 200_000)
+
+
+def test_a_number_of_ten_thousand_digits_does_not_stop_the_reader() -> None:
+    try:
+        assert isinstance(load("1" * 10_000), int)
+    except ValueError:
+        return
+
+
+def test_times_are_written_as_the_original_writes_them() -> None:
+    assert iso(1794724639496) == "2026-11-15T06:37:19.496Z"
+    assert iso(0) == "1970-01-01T00:00:00.000Z"
+    assert iso(10**18) == "1970-01-01T00:00:00.000Z"
+
+
+@given(st.integers(0, 4_102_444_800_000))
+def test_a_time_comes_back(at_ms: int) -> None:
+    assert read_ms(iso(at_ms)) == at_ms
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1794724639496, 1794724639496),
+        ("2026-04-15T10:01:00Z", 1776247260000),
+        ("2026-04-15T10:01:00", 1776247260000),
+        ("2026-04-15T12:01:00+02:00", 1776247260000),
+        ("soon", 0),
+        (None, 0),
+        (True, 0),
+        ({}, 0),
+        (1e300, 0),
+        (float("inf"), 0),
+        (2**80, 0),
+        (12.9, 12),
+    ],
+)
+def test_any_value_is_a_time_or_nothing(value: Json, expected: int) -> None:
+    assert read_ms(value) == expected
+
+
+def test_a_whole_number_fits_a_column_or_is_zero() -> None:
+    assert [read_int(value) for value in (5, -5, True, "5", 2**63, None)] == [5, -5, 0, 0, 0, 0]
+
+
+def test_a_header_line_is_the_originals() -> None:
+    header = Header("60942b18", "main", 1794724639496, "/home/user/w")
+    line = (
+        '{"type":"session","version":3,"id":"60942b18",'
+        '"timestamp":"2026-11-15T06:37:19.496Z","cwd":"/home/user/w"}'
+    )
+    assert header_line(header) == line
+    assert read_header(line, "60942b18", "main") == header
+
+
+def test_a_header_of_any_shape_is_read() -> None:
+    assert read_header('{"cwd":5,"version":"x"}', "s", "main") == Header("s", "main", 0, "", 1)
+
+
+@given(st.dictionaries(st.text(min_size=5), json_values, max_size=4))
+def test_an_entry_comes_back_from_its_line(data: dict[str, Json]) -> None:
+    data = {key: value for key, value in data.items() if key not in {"parentId", "timestamp"}}
+    entry = Entry("ab12", "cd34", "custom", 1794724639496, data, 3)
+    line = entry_line(entry)
+    assert list(json.loads(line))[:4] == ["type", "id", "parentId", "timestamp"]
+    assert read_entry((line, 3, "ab12", "cd34", "custom", 1794724639496)) == entry

@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import StoreError, UserError
+from homarus.store.place import Places, is_session_id, stamp_of, transcript_file_name
+
+
+@pytest.mark.parametrize(
+    ("session_id", "topic", "expected"),
+    [
+        ("abc", None, "abc.jsonl"),
+        ("A.b_c-1", None, "A.b_c-1.jsonl"),
+        ("abc", "a/b c", "abc-topic-a%2Fb%20c.jsonl"),
+        ("abc", 42, "abc-topic-42.jsonl"),
+        ("abc", "../../x", "abc-topic-..%2F..%2Fx.jsonl"),
+        ("abc", "\ud800", "abc-topic-%3F.jsonl"),
+    ],
+)
+def test_a_transcript_is_named_after_its_session(
+    session_id: str, topic: str | int | None, expected: str
+) -> None:
+    assert transcript_file_name(session_id, topic) == expected
+
+
+@pytest.mark.parametrize(
+    "session_id", ["../x", "", ".hidden", "a/b", "a\\b", "a\0b", "x" * 129, "a\n", "-a", "é"]
+)
+def test_an_id_that_is_no_file_name_is_refused(session_id: str) -> None:
+    assert not is_session_id(session_id)
+    with pytest.raises(UserError, match="Invalid session ID"):
+        transcript_file_name(session_id)
+
+
+def test_an_agent_id_cannot_leave_the_state_directory(tmp_path: Path) -> None:
+    for agent in ("../x", "", "A", "a/b", ".."):
+        with pytest.raises(StoreError):
+            Places(tmp_path).sessions_dir(agent)
+
+
+def test_a_session_file_is_trusted_only_inside_a_sessions_directory(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    home = tmp_path / "agents/main/sessions"
+    home.mkdir(parents=True)
+    default = str(home / "abc.jsonl")
+    topic = str(home / "abc-topic-7.jsonl")
+    elsewhere = tmp_path / "elsewhere/agents/main/sessions"
+    elsewhere.mkdir(parents=True)
+    (tmp_path / "agents/evil").mkdir()
+    (tmp_path / "agents/evil/sessions").symlink_to("/etc")
+    assert places.transcript("main", "abc", topic) == topic
+    for refused in (
+        None,
+        5,
+        "",
+        "abc.jsonl",
+        "/etc/abc.jsonl",
+        str(elsewhere / "abc.jsonl"),
+        str(home / "other.jsonl"),
+        str(home / "../../../abc.jsonl"),
+        str(home / "abc-topic-7.txt"),
+        "/home/user/.openclaw/agents/main/sessions/abc.jsonl",
+        f"{home}/\0abc.jsonl",
+    ):
+        assert places.transcript("main", "abc", refused) == default
+
+
+def test_a_session_file_written_by_another_name_of_the_directory_is_the_same(
+    tmp_path: Path,
+) -> None:
+    real = tmp_path / "real"
+    (real / "agents/main/sessions").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(real)
+    places = Places(tmp_path / "link")
+    given = str(real / "agents/main/sessions/abc-topic-1.jsonl")
+    expected = str(tmp_path / "link/agents/main/sessions/abc-topic-1.jsonl")
+    assert places.transcript("main", "abc", given) == expected
+
+
+def test_only_a_regular_file_has_a_stamp(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("x")
+    link = tmp_path / "b"
+    link.symlink_to(file)
+    assert stamp_of(file)
+    assert stamp_of(link) is None
+    assert stamp_of(tmp_path) is None
+    assert stamp_of(tmp_path / "c") is None
+
+
+def test_agents_are_found_by_their_index(tmp_path: Path) -> None:
+    for name in ("main", "ops", "Bad Name", "empty"):
+        (tmp_path / "agents" / name / "sessions").mkdir(parents=True)
+    for name in ("main", "ops", "Bad Name"):
+        (tmp_path / "agents" / name / "sessions/sessions.json").write_text("{}")
+    assert Places(tmp_path).agents() == ["main", "ops"]
+    assert Places(tmp_path / "none").agents() == []

@@ -1,0 +1,272 @@
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from homarus.core.errors import Corrupt, DiskFull, InUse, StoreError
+from homarus.store import schema
+from homarus.store.base import Entry, Header, SessionRecord
+from homarus.store.sqlite import check_database, open_store
+
+
+def record(key: str = "agent:main:main", **data: object) -> SessionRecord:
+    return SessionRecord(key, "main", "s1", 5, data)
+
+
+def fill(state: Path) -> None:
+    async def main() -> None:
+        async with open_store(state) as store, store.commit() as unit:
+            unit.put_session(record(label="kept"))
+
+    asyncio.run(main())
+
+
+def label(state: Path, *, read_only: bool = False) -> object:
+    async def main() -> object:
+        async with open_store(state, read_only=read_only) as store:
+            found = await store.session("agent:main:main")
+            return found and found.data.get("label")
+
+    return asyncio.run(main())
+
+
+def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert label(tmp_path) == "kept"
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    state = tmp_path / "new" / "state"
+    fill(state)
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    for path in state.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_store(tmp_path):
+            with pytest.raises(InUse, match=f"process {os.getpid()} uses") as caught:
+                open_store(tmp_path)
+            assert "OPENCLAW_STATE_DIR" in caught.value.fix
+        async with open_store(tmp_path):
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+    hold = (
+        "import sys, time; from pathlib import Path; from homarus.store.lock import StateLock;"
+        "lock = StateLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "held\n"
+        with pytest.raises(InUse, match=f"process {child.pid} uses"):
+            open_store(tmp_path)
+        child.kill()
+    fill(tmp_path)
+
+
+def test_a_killed_process_loses_nothing_it_was_told_is_stored(tmp_path: Path) -> None:
+    write = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from homarus.store.base import Entry, Header
+from homarus.store.sqlite import open_store
+async def main():
+    async with open_store(Path(sys.argv[1])) as store:
+        async with store.commit() as unit:
+            unit.open_transcript(Header("s1", "main", 5, "/w"))
+        for n in range(40):
+            async with store.commit() as unit:
+                unit.append("s1", Entry(f"{n:08x}", None, "custom", 5, {"n": n}))
+        os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", write, str(tmp_path)], check=False)
+    assert done.returncode == -9
+
+    async def main() -> None:
+        async with open_store(tmp_path) as store:
+            assert [one.data["n"] for one in await store.entries("s1")] == list(range(40))
+            await store.flush()
+        file = tmp_path / "agents/main/sessions/s1.jsonl"
+        assert len(file.read_text().splitlines()) == 41
+
+    asyncio.run(main())
+
+
+def test_a_state_directory_that_cannot_be_written_is_an_error_with_a_fix(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="state directory") as caught:
+        open_store(tmp_path / "file" / "state")
+    assert caught.value.fix
+
+
+def test_a_link_in_place_of_the_database_or_the_lock_is_not_followed(tmp_path: Path) -> None:
+    for name in ("state.sqlite", "state.lock"):
+        state = tmp_path / name.replace(".", "-")
+        state.mkdir()
+        target = tmp_path / "target"
+        target.write_text("mine")
+        (state / name).symlink_to(target)
+        with pytest.raises(StoreError, match="cannot write"):
+            open_store(state)
+        assert target.read_text() == "mine"
+
+
+def test_a_damaged_database_is_said_and_lets_go_of_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "state.sqlite").write_bytes(b"this is not a database" * 500)
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"state\.sqlite is damaged") as caught:
+            open_store(tmp_path)
+        assert "homarus doctor" in caught.value.fix
+    with pytest.raises(Corrupt):
+        open_store(tmp_path, read_only=True)
+    with pytest.raises(Corrupt):
+        check_database(tmp_path / "state.sqlite")
+
+
+def test_damage_inside_is_found_by_the_check_and_by_a_read(tmp_path: Path) -> None:
+    async def many() -> None:
+        async with open_store(tmp_path, mirror=False) as store, store.commit() as unit:
+            unit.open_transcript(Header("s1", "main", 5))
+            unit.append("s1", *(Entry(f"{n:08x}", None, "m", 5, {"x": "y" * 500})
+                                for n in range(400)))  # fmt: skip
+
+    asyncio.run(many())
+    path = tmp_path / "state.sqlite"
+    check_database(path)
+    data = bytearray(path.read_bytes())
+    data[20_000:60_000] = b"\xaa" * 40_000
+    path.write_bytes(data)
+    with pytest.raises(Corrupt, match="damaged"):
+        check_database(path)
+
+    async def read() -> None:
+        async with open_store(tmp_path, mirror=False) as store:
+            with pytest.raises(Corrupt, match="damaged"):
+                await store.entries("s1")
+
+    asyncio.run(read())
+
+
+def test_the_schema_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with apsw.Connection(str(tmp_path / "state.sqlite")) as db:
+        db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="schema 99, of a newer Homarus") as caught:
+            open_store(tmp_path, read_only=read_only)
+        assert "upgrade" in caught.value.fix
+
+
+def test_a_migration_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    db = apsw.Connection(str(path))
+    schema.migrate(db, path, ("CREATE TABLE a (x)",))
+    bad = ("CREATE TABLE a (x)", "CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)")
+    with pytest.raises(apsw.SQLError):
+        schema.migrate(db, path, bad)
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
+    assert "a" in tables and "b" not in tables
+    assert schema.check_version(db, path) == 1
+    schema.migrate(db, path, (bad[0], "CREATE TABLE b (x)"))
+    assert schema.check_version(db, path, bad) == 2
+
+
+def test_reading_only_needs_no_lock_and_makes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        state = tmp_path / "state"
+        async with open_store(state, read_only=True) as empty:
+            assert list(await empty.sessions()) == []
+            assert await empty.session("agent:main:main") is None
+        assert not state.exists()
+        async with open_store(state) as store:
+            async with store.commit() as unit:
+                unit.put_session(record(label="live"))
+            async with open_store(state, read_only=True) as beside:
+                assert [found.data["label"] for found in await beside.sessions()] == ["live"]
+                with pytest.raises(StoreError, match="reading only"):
+                    async with beside.commit() as unit:
+                        unit.put_record("job", "1", {})
+
+    asyncio.run(main())
+
+
+def test_reading_only_shows_what_another_program_left(tmp_path: Path) -> None:
+    home = tmp_path / "agents/main/sessions"
+    home.mkdir(parents=True)
+    (home / "sessions.json").write_text(
+        '{"agent:main:main": {"sessionId": "x1", "updatedAt": 7, "label": "theirs"}}'
+    )
+    assert label(tmp_path, read_only=True) == "theirs"
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_store(tmp_path) as store:
+            pass
+        await store.close()
+        with pytest.raises(StoreError, match="closed"):
+            await store.record("a", "b")
+        with pytest.raises(StoreError, match="closed"):
+            async with store.commit() as unit:
+                unit.put_record("a", "b", {})
+        with pytest.raises(StoreError, match="closed"):
+            await store.entries("s1")
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_refuses_new_work_and_keeps_the_old(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_store(tmp_path, mirror=False) as store:
+            async with store.commit() as unit:
+                unit.put_record("a", "1", {"kept": True})
+            writer = store._engine.writer
+            assert writer is not None
+            await writer.run(lambda db: db.execute("PRAGMA max_page_count = 20").fetchall())
+            with pytest.raises(DiskFull):
+                async with store.commit() as unit:
+                    unit.put_record("a", "2", {"x": "y" * 1_000_000})
+            await writer.run(lambda db: db.execute("PRAGMA max_page_count = 999999").fetchall())
+            async with store.commit() as unit:
+                unit.put_record("a", "2", {"x": "y" * 1_000_000})
+            assert sorted(await store.records("a")) == ["1", "2"]
+
+    asyncio.run(main())
+
+
+def test_ids_that_are_no_names_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_store(tmp_path) as store:
+            for bad in (
+                SessionRecord("k", "../main", "s1", 5),
+                SessionRecord("k", "main", "../s1", 5),
+            ):
+                with pytest.raises(StoreError, match="not a"):
+                    async with store.commit() as unit:
+                        unit.put_session(bad)
+            with pytest.raises(StoreError, match="not a"):
+                async with store.commit() as unit:
+                    unit.open_transcript(Header("../x", "main", 5))
+
+    asyncio.run(main())
+
+
+def test_tokens_grow_over_restarts(tmp_path: Path) -> None:
+    async def token() -> int:
+        async with open_store(tmp_path) as store, store.lease("x") as lease:
+            return lease.token
+
+    first, second = asyncio.run(token()), asyncio.run(token())
+    assert second > first

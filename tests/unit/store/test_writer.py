@@ -1,0 +1,226 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from homarus.core.errors import Conflict, DiskFull, StoreError
+from homarus.store.writer import Writer
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "state.sqlite"
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, text)")
+    return path
+
+
+@pytest.fixture
+def writer(database: Path) -> Iterator[Writer]:
+    writer = Writer(apsw.Connection(str(database)), database)
+    yield writer
+    writer.close()
+
+
+def rows(path: Path) -> list[int]:
+    return [row[0] for row in apsw.Connection(str(path)).execute("SELECT n FROM t ORDER BY n")]
+
+
+def insert(n: int, text: str = "") -> "Insert":
+    return Insert(n, text)
+
+
+class Insert:
+    def __init__(self, n: int, text: str) -> None:
+        self.n, self.text = n, text
+
+    def __call__(self, db: apsw.Connection) -> int:
+        db.execute("INSERT INTO t VALUES (?, ?)", (self.n, self.text))
+        return self.n
+
+
+class Gate:
+    """A job that holds the writer until it is let go, so that others gather behind it."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, db: apsw.Connection) -> None:
+        self.reached.set()
+        assert self.opened.wait(10)
+
+
+def test_a_job_is_on_disk_when_it_returns(writer: Writer, database: Path) -> None:
+    async def main() -> None:
+        assert await writer.run(insert(1)) == 1
+        assert rows(database) == [1]
+
+    asyncio.run(main())
+
+
+def test_what_waits_is_committed_together_and_wakes_the_loop_once(
+    writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        wakes = 0
+        real = loop.call_soon_threadsafe
+
+        def counted(*args: object, **kwargs: object) -> object:
+            nonlocal wakes
+            wakes += 1
+            return real(*args, **kwargs)  # type: ignore[arg-type] # passed on as they came
+
+        gate = Gate()
+        held = writer.submit(gate)
+        gate.reached.wait(10)
+        async with asyncio.TaskGroup() as group:
+            jobs = [group.create_task(writer.run(insert(n))) for n in range(100)]
+            await asyncio.sleep(0)
+            monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+            gate.opened.set()
+        monkeypatch.undo()
+        held.result()
+        assert [job.result() for job in jobs] == list(range(100))
+        assert wakes == 1
+        assert rows(database) == list(range(100))
+
+    asyncio.run(main())
+
+
+def test_a_failing_job_takes_back_its_own_writes_only(writer: Writer, database: Path) -> None:
+    def half(db: apsw.Connection) -> None:
+        db.execute("INSERT INTO t VALUES (50, '')")
+        raise Conflict("no")
+
+    def broken(db: apsw.Connection) -> None:
+        db.execute("INSERT INTO t VALUES (60, '')")
+        db.execute("INSERT INTO t VALUES (?, '')", (object(),))
+
+    gate = Gate()
+    writer.submit(gate)
+    gate.reached.wait(10)
+    jobs = [
+        writer.submit(job) for job in (insert(1), half, insert(2), insert(1), broken, insert(3))
+    ]
+    gate.opened.set()
+    errors = [type(job.exception(10)) for job in jobs]
+    assert errors == [type(None), Conflict, type(None), Conflict, TypeError, type(None)]
+    assert rows(database) == [1, 2, 3]
+
+
+def test_a_commit_that_fails_fails_everyone_in_it(writer: Writer, database: Path) -> None:
+    def pretend(db: apsw.Connection) -> None:
+        db.set_commit_hook(lambda: True)  # turns the next COMMIT into a failure
+
+    def mend(db: apsw.Connection) -> None:
+        db.set_commit_hook(None)
+
+    gate = Gate()
+    writer.submit(gate)
+    gate.reached.wait(10)
+    jobs = [writer.submit(job) for job in (insert(1), pretend, insert(2))]
+    gate.opened.set()
+    assert all(isinstance(job.exception(10), StoreError) for job in jobs)
+    assert rows(database) == []
+    with pytest.raises(StoreError):
+        writer.submit(mend).result(10)
+    writer.submit(insert(3)).result(10)
+    assert rows(database) == [3]
+
+
+def test_a_full_disk_is_said_and_passes(writer: Writer, database: Path) -> None:
+    def limit(db: apsw.Connection) -> None:
+        db.execute("PRAGMA max_page_count = 3")
+
+    def lift(db: apsw.Connection) -> None:
+        db.execute("PRAGMA max_page_count = 100000")
+
+    writer.submit(insert(1)).result(10)
+    writer.submit(limit).result(10)
+    with pytest.raises(DiskFull, match="no room"):
+        writer.submit(insert(2, "x" * 100_000)).result(10)
+    assert rows(database) == [1]
+    writer.submit(lift).result(10)
+    writer.submit(insert(2, "x" * 100_000)).result(10)
+    assert rows(database) == [1, 2]
+
+
+def test_later_waits_for_a_batch_and_the_last_of_a_name_counts(
+    writer: Writer, database: Path
+) -> None:
+    writer.later("a", insert(1))
+    writer.later("a", insert(2))
+    writer.later("b", lambda db: db.execute("INSERT INTO nowhere VALUES (1)"))
+    writer.submit(insert(3)).result(10)
+    assert rows(database) == [2, 3]
+
+
+def test_close_finishes_what_was_submitted_then_refuses(writer: Writer, database: Path) -> None:
+    gate = Gate()
+    writer.submit(gate)
+    gate.reached.wait(10)
+    jobs = [writer.submit(insert(n)) for n in range(300)]
+    writer.later("a", insert(1000))
+    gate.opened.set()
+    writer.close()
+    writer.close()
+    assert [job.result(0) for job in jobs] == list(range(300))
+    assert rows(database) == [*range(300), 1000]
+    with pytest.raises(StoreError, match="closed"):
+        writer.submit(insert(5))
+
+
+def test_a_cancelled_wait_does_not_undo_the_commit(writer: Writer, database: Path) -> None:
+    async def main() -> None:
+        gate = Gate()
+        writer.submit(gate)
+        gate.reached.wait(10)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(writer.run(insert(1)))
+            await asyncio.sleep(0)
+            task.cancel()
+        gate.opened.set()
+        await writer.run(insert(2))
+        assert rows(database) == [1, 2]
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_closes_before_its_answer_harms_nobody(writer: Writer, database: Path) -> None:
+    gate = Gate()
+
+    async def leave() -> None:
+        writer.submit(gate)
+        gate.reached.wait(10)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(writer.run(insert(1)))
+            await asyncio.sleep(0)
+            task.cancel()
+
+    asyncio.run(leave())
+    gate.opened.set()
+    writer.submit(insert(2)).result(10)
+    assert rows(database) == [1, 2]
+
+
+def test_nobody_waits_for_ever_when_the_thread_dies(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    writer = Writer(apsw.Connection(str(database)), database)
+
+    def bug(db: apsw.Connection) -> None:
+        raise LookupError("a bug nobody expected")
+
+    with pytest.raises(StoreError, match="closed"):
+        writer.submit(bug).result(10)
+    writer.close()
+    with pytest.raises(StoreError, match="closed"):
+        writer.submit(insert(1))
+    assert len(died) == 1
