@@ -26,8 +26,13 @@ def main() -> int:
     if unknown := set(options.names) - set(BENCHES):
         parser.error(f"unknown bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
     compile_bytecode()
-    figures = [f for name in options.names or BENCHES for f in measure(name, quick=options.quick)]
     limits = tomllib.loads(LIMITS.read_text(encoding="utf-8"))
+    figures = list[Figure]()
+    for name in options.names or BENCHES:
+        found = measure(name, quick=options.quick)
+        if judge(found, limits):  # noise only ever makes it worse: look once more, longer
+            found = measure(name, quick=False)
+        figures += found
     broken = judge(figures, limits)
     print(table(figures, limits))
     if options.json:

@@ -11,7 +11,7 @@ WARM_UP = 20
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    batches, turns = (4, 25) if quick else (8, 50)
+    batches, turns = (6, 25) if quick else (12, 50)
     with tempfile.TemporaryDirectory() as folder, model_server() as url:
         return asyncio.run(_measure(Path(folder), url, batches, turns))
 
@@ -19,7 +19,7 @@ def measure(*, quick: bool) -> list[Figure]:
 async def _measure(home: Path, url: str, batches: int, turns: int) -> list[Figure]:
     async with open_app_for_bench(home, url) as app:
         for _ in range(WARM_UP):
-            await ask(app, app.main_key(), "Hello MOCK:short")
+            await ask(app, app.key(), "Hello MOCK:short")
         spent_ms = []
         for batch in range(batches):
             # A conversation of its own, so that every batch sends prompts of the same lengths.

@@ -190,6 +190,7 @@ FACTS: tuple[event.Fact, ...] = (
     event.RunStarted(),
     event.TextAdded("Hello"),
     event.ThinkingAdded("…"),
+    event.AttemptFailed("openai", "gpt-5.2", "overloaded", "the model is busy", "retry", 2.0),
     event.ToolStarted(CALL),
     event.ToolProgressed(CALL, "half of it"),
     event.ToolEnded(message.ToolReturn("call_1", "read", (message.Text("all of it"),))),

@@ -14,10 +14,10 @@ from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, Runner, agent_of
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths
-from homarus.config.resolve import agent_settings, default_agent
+from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.keys import main_key
+from homarus.core.keys import store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.tasks import task_group
@@ -131,9 +131,11 @@ class App:
             )
         return self._agents[agent_id]
 
-    def main_key(self, agent_id: str | None = None) -> str:
-        """The main session of an agent, or of the default one."""
-        return main_key(agent_id or default_agent(self.loaded.config))
+    def key(self, asked: str | None = None, agent: str | None = None) -> str:
+        """The session a person means: the one they name, else the main one of an agent."""
+        config = self.loaded.config
+        who = agent_settings(config, self.paths, agent or default_agent(config)).id
+        return store_key(asked, who, agents=agents(config))
 
     async def ask(self, key: str, inbound: Inbound) -> Outcome:
         """Hand a message in, and wait for the run that answers it."""

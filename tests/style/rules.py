@@ -97,17 +97,22 @@ def loose_tasks(path: str, source: str) -> list[str]:
 
 
 def _task_groups(tree: ast.AST) -> set[str]:
-    """Names that hold a TaskGroup: by `async with … as`, by assignment, by annotation."""
+    """Names that hold a TaskGroup: by `async with … as`, by assignment, by annotation.
+
+    A loop that somebody made owns its tasks too.
+    """
     names = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.withitem) and node.optional_vars is not None:
-            if "TaskGroup" in ast.unparse(node.context_expr):
+            if re.search(r"TaskGroup|task_group\(", ast.unparse(node.context_expr)):
                 names.add(ast.unparse(node.optional_vars))
         elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             if "TaskGroup" in ast.unparse(node.annotation):
                 target = node.arg if isinstance(node, ast.arg) else ast.unparse(node.target)
                 names.add(target.split(".")[-1])
-        elif isinstance(node, ast.Assign) and "TaskGroup(" in ast.unparse(node.value):
+        elif isinstance(node, ast.Assign) and re.search(
+            r"TaskGroup\(|new_event_loop\(", ast.unparse(node.value)
+        ):
             names.update(ast.unparse(target).split(".")[-1] for target in node.targets)
     # `self._group = group` hands a group on.
     for node in ast.walk(tree):

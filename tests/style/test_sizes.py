@@ -22,7 +22,7 @@ PACKAGE_LINES = {
     "config": 3_100,
     "core": 1_900,
     "policy": 200,
-    "providers": 3_500,
+    "providers": 5_400,
     "sessions": 2_000,
     "skills": 600,
     "store": 3_100,

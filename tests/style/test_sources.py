@@ -59,9 +59,7 @@ def test_no_file_speaks_of_one_machine() -> None:
 
 def test_the_lock_files_name_no_server() -> None:
     for lock in (ROOT / "requirements").glob("*.lock"):
-        assert "http" not in lock.read_text(encoding="utf-8").replace("httpx2", "").replace(
-            "httpcore2", ""
-        ), lock.name
+        assert "://" not in lock.read_text(encoding="utf-8"), lock.name
 
 
 def test_every_locked_package_carries_its_hashes() -> None:

@@ -10,7 +10,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from homarus.core.errors import ProviderError
-from homarus.core.event import Fact, MessageSaved, TextAdded, ThinkingAdded, ToolEnded, ToolStarted
+from homarus.core.event import (
+    AttemptFailed,
+    Fact,
+    MessageSaved,
+    TextAdded,
+    ThinkingAdded,
+    ToolEnded,
+    ToolStarted,
+)
 from homarus.core.message import (
     Message,
     Origin,
@@ -21,7 +29,7 @@ from homarus.core.message import (
     ToolCall,
     ToolReturn,
 )
-from homarus.providers.base import Provider, Request, TextDelta, ThinkingDelta
+from homarus.providers.base import Provider, Request, Retried, TextDelta, ThinkingDelta
 
 SKIPPED = "Skipped due to queued user message."  # the words clients and transcripts know
 
@@ -68,6 +76,9 @@ async def _ask(turn: Turn, request: Request) -> Message:
                 case ThinkingDelta(text):
                     said.append(Thinking(text))
                     turn.emit(ThinkingAdded(text))
+                case Retried():
+                    said.clear()
+                    turn.emit(_failed(piece))
                 case Message():
                     return piece if piece.at_ms else replace(piece, at_ms=turn.now_ms())
     except ProviderError as exc:
@@ -77,6 +88,17 @@ async def _ask(turn: Turn, request: Request) -> Message:
         await _keep(turn, said, "aborted")
         raise
     raise AssertionError("a provider must end its stream with a Message")
+
+
+def _failed(retried: Retried) -> AttemptFailed:
+    return AttemptFailed(
+        retried.provider,
+        retried.model,
+        retried.reason,
+        retried.error,
+        retried.then,
+        retried.wait_s,
+    )
 
 
 async def _keep(turn: Turn, said: list[Part], stop: StopReason, error: str = "") -> None:

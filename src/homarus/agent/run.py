@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
-from homarus.agent import workspace
 from homarus.agent.agent import Agent
 from homarus.agent.loop import Turn, run_loop
 from homarus.agent.prompt import system_prompt
+from homarus.agent.workspace import Reader
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, ProviderTimeout
@@ -71,6 +71,7 @@ class Runner:
         self._sessions, self._bus, self._lanes, self._clock = sessions, bus, lanes, clock
         self._tools, self._agent, self._connect = tools, agent, connect
         self._ask, self._waiting = ask, waiting
+        self._reader = Reader()
         self._live: dict[str, _Live] = {}
 
     async def __call__(self, key: str, inbound: Inbound) -> Outcome:
@@ -150,7 +151,7 @@ class Runner:
         ask: Ask,
     ) -> Turn:
         specs = self._tools.specs() if model.calls_tools else ()
-        files = workspace.load(agent.workspace, agent.max_file_chars, agent.max_total_chars)
+        files = self._reader.load(agent.workspace, agent.max_file_chars, agent.max_total_chars)
         system = system_prompt(
             name=agent.name,
             workspace=str(agent.workspace),

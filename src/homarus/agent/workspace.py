@@ -5,13 +5,13 @@ ritual, is only ever put into a workspace that had none of the files before.
 """
 
 import json
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from stat import S_ISLNK
 
 from homarus.core.errors import ToolError, UserError
 from homarus.core.text import clip_middle
@@ -55,20 +55,40 @@ def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
     return tuple(made)
 
 
-def load(workspace: Path, max_chars: int, total_chars: int) -> tuple[WorkspaceFile, ...]:
-    """The files for the prompt, each and together cut to their budgets; blank ones left out."""
-    if not workspace.is_dir():
-        raise unusable(workspace, None)
-    beneath = Beneath(workspace)
-    found: list[WorkspaceFile] = []
-    left = total_chars
-    for name in INJECTED:
-        text = _read(beneath, name).strip()
-        if text and left > 0:
-            text = clip_middle(text, min(max_chars, left))
-            found.append(WorkspaceFile(name, text))
-            left -= len(text)
-    return tuple(found)
+class Reader:
+    """Reads the files for the prompt, again only when they changed."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, tuple[tuple[int, ...], str]] = {}
+
+    def load(self, workspace: Path, max_chars: int, total_chars: int) -> tuple[WorkspaceFile, ...]:
+        """The files, each and together cut to their budgets; blank ones left out."""
+        if not workspace.is_dir():
+            raise unusable(workspace, None)
+        found: list[WorkspaceFile] = []
+        left = total_chars
+        for name in INJECTED:
+            text = self._text(workspace, name)
+            if text and left > 0:
+                text = clip_middle(text, min(max_chars, left))
+                found.append(WorkspaceFile(name, text))
+                left -= len(text)
+        return tuple(found)
+
+    def _text(self, workspace: Path, name: str) -> str:
+        path = workspace / name
+        try:
+            status = path.lstat()
+        except OSError:
+            return ""
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        kept = self._read.get(path)
+        # What a link leads to can change without the link: it is read every time.
+        if kept and kept[0] == stamp and not S_ISLNK(status.st_mode):
+            return kept[1]
+        text = _read(workspace, name).strip()
+        self._read[path] = (stamp, text)
+        return text
 
 
 def unusable(workspace: Path, exc: OSError | None) -> UserError:
@@ -80,12 +100,10 @@ def unusable(workspace: Path, exc: OSError | None) -> UserError:
     )
 
 
-def _read(beneath: Beneath, name: str) -> str:
-    """A file's text, or a line that says why it could not be read; a missing one is empty."""
-    if not os.path.lexists(beneath.root / name):
-        return ""
+def _read(workspace: Path, name: str) -> str:
+    """A file's text, or a line that says why it could not be read."""
     try:
-        with beneath.open_read(name) as opened:
+        with Beneath(workspace).open_read(name) as opened:
             return opened.file.read(MAX_BYTES).decode(errors="replace")
     except (OSError, ToolError) as exc:
         return f"[{name} could not be read: {exc}]"

@@ -49,7 +49,7 @@ def command(
 
 async def _ask(text: str, agent_id: str | None, session_key: str | None, wishes: Wishes) -> Outcome:
     async with open_app(os.environ, warn=lambda line: click.echo(line, err=True)) as app:
-        key = session_key or app.main_key(agent_id)
+        key = app.key(session_key, agent_id)
         address = Address(channel="cli", chat="local")
         at_ms = app.clock.now_ms()
         inbound = Inbound(uuid4().hex, address, "owner", text, at_ms=at_ms, wishes=wishes)

@@ -45,7 +45,7 @@ async def _chat(agent_id: str | None, session_key: str | None, model: str | None
 
     asker = ask if lines.interactive else nobody
     async with open_app(os.environ, ask=asker, warn=view.note) as app:
-        key = session_key or app.main_key(agent_id)
+        key = app.key(session_key, agent_id)
         chat = Chat(app, key, view, lines)
         if model:
             await chat.model(model)

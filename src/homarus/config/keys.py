@@ -14,8 +14,26 @@ from homarus.config.document import KeyPath, Step, Value
 from homarus.core.text import nearest
 
 ANY_KEY, ENTRY = "<key>", "[]"
-# Ours beside the original's: a heartbeat can be switched off as well as slowed to never.
-_ADDED = ("agents.defaults.heartbeat.enabled: boolean", "agents.list[].heartbeat.enabled: boolean")
+# Ours beside the original's: a heartbeat can be switched off as well as slowed to never; a key
+# can be kept elsewhere; a login can be told whom to ask.
+_ADDED = (
+    "agents.defaults.heartbeat.enabled: boolean",
+    "agents.list[].heartbeat.enabled: boolean",
+    "models.providers.<key>.apiKeyFrom: object strict",
+    'models.providers.<key>.apiKeyFrom.source: "env" | "file" | "exec"',
+    "models.providers.<key>.apiKeyFrom.name: string",
+    "models.providers.<key>.apiKeyFrom.path: string",
+    "models.providers.<key>.apiKeyFrom.command: [string]",
+    "models.providers.<key>.apiKeyFrom.timeoutSeconds: integer gt=0",
+    "auth.clients: map",
+    "auth.clients.<key>: object strict",
+    "auth.clients.<key>.clientId: string",
+    "auth.clients.<key>.tokenUrl: string",
+    "auth.clients.<key>.authorizeUrl: string",
+    "auth.clients.<key>.deviceUrl: string",
+    "auth.clients.<key>.redirectUrl: string",
+    "auth.clients.<key>.scopes: [string]",
+)
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
 _ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')
 _WORDS = {

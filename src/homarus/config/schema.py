@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 Api: TypeAlias = Literal[
     "openai-completions",
@@ -25,6 +25,7 @@ ToolProfile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(gt=0)]
+Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # JSON knows lists only; Strict(False) lets one become a tuple, its entries stay strict.
 Texts: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
 
@@ -170,11 +171,31 @@ class ProviderModel(Section):
     compat: Compat = Compat.model_construct()
 
 
+class SecretSource(Section):
+    """A secret kept elsewhere: in a variable, in a file, or what a command prints."""
+
+    source: Literal["env", "file", "exec"]
+    name: Text | None = None
+    path: Text | None = None
+    command: Texts = ()
+    timeout_seconds: Count = 10
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "SecretSource":
+        wanted = {"env": self.name, "file": self.path, "exec": self.command and self.command[0]}
+        if not wanted[self.source]:
+            needed = {"env": "name", "file": "path", "exec": "command, a list of words"}
+            told = f"source {self.source} needs {needed[self.source]}"
+            raise PydanticCustomError("incomplete", "{told}", {"told": told})
+        return self
+
+
 class ProviderEntry(Section):
     """How to reach one provider. Without `base_url`, the provider's own address is meant."""
 
     base_url: Text | None = None
     api_key: str | None = Field(None, repr=False)
+    api_key_from: SecretSource | None = None
     auth: Literal["api-key", "aws-sdk", "oauth", "token"] | None = None
     api: Api | None = None
     headers: Mapping[str, str] = Field({}, repr=False)
@@ -187,6 +208,43 @@ class Models(Section):
 
     mode: Literal["merge", "replace"] = "merge"
     providers: Mapping[str, ProviderEntry] = {}
+
+
+class AuthProfile(Section):
+    """What a credential of `auth-profiles.json` must be to be used."""
+
+    provider: Text
+    mode: Literal["api_key", "oauth", "token"]
+    email: str | None = None
+
+
+class Cooldowns(Section):
+    """How long a credential rests whose account is empty, and when failures are forgotten."""
+
+    billing_backoff_hours: Hours = 5.0
+    billing_backoff_hours_by_provider: Mapping[str, Hours] = {}
+    billing_max_hours: Hours = 24.0
+    failure_window_hours: Hours = 24.0
+
+
+class LoginClient(Section):
+    """The OAuth client to log in to a provider with, and to refresh its logins."""
+
+    client_id: Text | None = None
+    token_url: Text | None = None
+    authorize_url: Text | None = None
+    device_url: Text | None = None
+    redirect_url: Text | None = None
+    scopes: Texts = ()
+
+
+class Auth(Section):
+    """Which credentials are used for models, in which order, and how they are renewed."""
+
+    profiles: Mapping[str, AuthProfile] = {}
+    order: Mapping[str, Texts] = {}
+    cooldowns: Cooldowns = Cooldowns.model_construct()
+    clients: Mapping[str, LoginClient] = {}
 
 
 class Session(Section):
@@ -231,6 +289,7 @@ class Config(Section):
     env: Env = Env.model_construct()
     logging: Logging = Logging.model_construct()
     agents: Agents = Agents.model_construct()
+    auth: Auth = Auth.model_construct()
     models: Models = Models.model_construct()
     tools: Tools = Tools.model_construct()
     session: Session = Session.model_construct()

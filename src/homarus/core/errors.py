@@ -15,7 +15,9 @@ HomarusError
 │   ├── ContextOverflow    → compact, retry
 │   ├── ImageTooLarge      → report with the limit
 │   ├── ContentFiltered    → report
-│   └── BadRequest         → stop, report
+│   ├── BadRequest         → stop, report
+│   │   └── ThinkingRefused → think less, retry
+│   └── AllFailed          → report: every model and credential was tried
 ├── ToolError              the text goes to the model
 │   ├── ToolDenied
 │   └── ToolTimeout
@@ -164,6 +166,23 @@ class BadRequest(ProviderError):
     """The provider does not accept the request as it is."""
 
     code = "provider.bad_request"
+
+
+class ThinkingRefused(BadRequest):
+    """The model does not think, or not that hard."""
+
+    code = "provider.thinking_refused"
+
+
+class AllFailed(ProviderError):
+    """Every model and credential that could be tried was."""
+
+    code = "provider.all_failed"
+
+    def __init__(self, tried: tuple[ProviderError, ...]) -> None:
+        told = "; ".join(error.message for error in tried)
+        super().__init__(f"no model answered: {told}", fix=tried[-1].fix, status=tried[-1].status)
+        self.tried = tried
 
 
 class ToolError(HomarusError):

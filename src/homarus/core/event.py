@@ -35,6 +35,18 @@ class ThinkingAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """A model or credential failed and another is tried; what was said so far is void."""
+
+    provider: str
+    model: str
+    reason: str
+    error: str
+    then: str
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A tool began."""
 
@@ -94,6 +106,7 @@ Fact: TypeAlias = (
     RunStarted
     | TextAdded
     | ThinkingAdded
+    | AttemptFailed
     | ToolStarted
     | ToolProgressed
     | ToolEnded
@@ -182,10 +195,11 @@ class Payloads:
             case MessageSaved():
                 self._text = ""  # the next assistant message starts afresh
                 return None
-            case CompactionStarted():
-                return "compaction", {"phase": "start"}
-            case CompactionEnded(will_retry):
-                return "compaction", {"phase": "end", "willRetry": will_retry}
+            case AttemptFailed() as failed:
+                self._text = ""
+                return "lifecycle", {"phase": "fallback", **attempt_data(failed)}
+            case CompactionStarted() | CompactionEnded() as fact:
+                return "compaction", _compaction_data(fact)
             case ErrorNoted(message):
                 return "error", {"message": message}
             case ThinkingAdded():
@@ -196,6 +210,24 @@ class Payloads:
             times = {"startedAt": self._started_ms, "endedAt": ts_ms}
             return {"phase": "error", **times, "error": error}
         return {"phase": "end", "endedAt": ts_ms, **({"aborted": True} if aborted else {})}
+
+
+def _compaction_data(fact: CompactionStarted | CompactionEnded) -> dict[str, Json]:
+    if isinstance(fact, CompactionStarted):
+        return {"phase": "start"}
+    return {"phase": "end", "willRetry": fact.will_retry}
+
+
+def attempt_data(failed: AttemptFailed) -> dict[str, Json]:
+    """A failed attempt as clients and `--json` see it."""
+    return {
+        "provider": failed.provider,
+        "model": failed.model,
+        "reason": failed.reason,
+        "error": failed.error,
+        "next": failed.then,
+        "waitMs": round(failed.wait_s * 1000),
+    }
 
 
 def _tool_data(fact: ToolStarted | ToolProgressed | ToolEnded) -> dict[str, Json]:

@@ -25,6 +25,7 @@ Shape: TypeAlias = Literal["missing", "agent", "legacy_or_alias", "malformed_age
 DEFAULT_AGENT = AgentId("main")
 DEFAULT_ACCOUNT = AccountId("default")
 DEFAULT_MAIN = "main"
+LITERAL_KEYS = frozenset({"global", "unknown"})  # conversations of no agent in particular
 MAX_KEY_CHARS = 512
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -219,15 +220,17 @@ def store_key(
     """The one key under which a conversation is stored, whatever form it was asked for in.
 
     Empty and `main` mean the agent's main key; a key without its agent gets `agent`; `dm` is
-    read as `direct`. Two older forms are read where they can be nothing else:
-    `<channel>:<account>:<sender>` for a channel in `channels`, and `<parent>::<agent>` for an
-    agent in `agents`.
+    read as `direct`; `global` and `unknown` stay as they are. Two older forms are read where they
+    can be nothing else: `<channel>:<account>:<sender>` for a channel in `channels`, and
+    `<parent>::<agent>` for an agent in `agents`.
     """
     if not (key or "").strip():
         return main_key(agent, main)
     text = check_key((key or "").strip()).lower()
     if text == DEFAULT_MAIN:
         return main_key(agent, main)
+    if text in LITERAL_KEYS:
+        return SessionKey(text)
     parent, mark, child = text.rpartition("::")
     if mark and child in agents and classify(parent) != "malformed_agent":
         above = store_key(parent, agent, main=main, channels=channels, agents=agents)
@@ -236,17 +239,24 @@ def store_key(
         head, rest = _split_agent(text)
     else:
         head, rest = f"agent:{normalize_agent_id(agent)}:", _read_sender(text, channels)
-    return check_key(head + _read_dm(rest))
+    stored = check_key(head + _read_dm(rest))
+    if not parse_agent_key(stored):
+        raise _no_conversation(text)
+    return stored
+
+
+def _no_conversation(text: str) -> UserError:
+    return UserError(
+        f"session key {one_line(text)!r} names no conversation of an agent",
+        fix="write agent:<agent>:<name>, for example agent:main:main",
+    )
 
 
 def _split_agent(text: str) -> tuple[str, str]:
     parsed = parse_agent_key(text)
     # The agent's id becomes a folder name: what is no id is refused, not guessed.
     if not parsed or not _ID.fullmatch(parsed.agent):
-        raise UserError(
-            f"session key {one_line(text)!r} names no conversation of an agent",
-            fix="write agent:<agent>:<name>, for example agent:main:main",
-        )
+        raise _no_conversation(text)
     head = f"agent:{parsed.agent}:"
     # An id on a service may hold `::` (an IPv6 address): it stays as it is.
     return head, text[len(head) :] if text.startswith(head) else parsed.rest
@@ -261,12 +271,11 @@ def _read_sender(text: str, channels: Collection[str]) -> str:
 
 def _read_dm(rest: str) -> str:
     parts = rest.split(":")
-    for index, part in enumerate(parts[:3]):
-        if part in _CHAT_MARKS or part in _OWN_MARKS:
-            break
-        if part == "dm" and index + 1 < len(parts):
-            return ":".join([*parts[:index], "direct", *parts[index + 1 :]])
-    return rest
+    head = parts[:3]
+    if "dm" not in head[: len(parts) - 1] or parts[0] in _OWN_MARKS or _CHAT_MARKS & {*head}:
+        return rest
+    at = head.index("dm")
+    return ":".join([*parts[:at], "direct", *parts[at + 1 :]])
 
 
 def request_key(key: str | None) -> str | None:

@@ -15,9 +15,10 @@ StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words."""
+    """Words; `signature` is replayed to vendors that demand it."""
 
     text: str
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,16 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model asks for a tool. `broken` holds argument text that was not a JSON object."""
+    """A model asks for a tool. `broken` holds argument text that was not a JSON object.
+
+    `signature` is replayed to vendors that demand it.
+    """
 
     id: str
     name: str
     args: Mapping[str, Json]
     broken: str = ""
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)

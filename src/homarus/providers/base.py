@@ -55,7 +55,22 @@ class ThinkingDelta:
     text: str
 
 
-Delta: TypeAlias = TextDelta | ThinkingDelta
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """An attempt failed and another follows: what was said so far is void.
+
+    `reason` is the error's code, `then` what is tried next, `wait_s` how long before it is.
+    """
+
+    provider: str
+    model: str
+    reason: str
+    error: str
+    then: str
+    wait_s: float = 0.0
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | Retried
 
 
 class Provider(Protocol):

@@ -257,15 +257,15 @@ def _is_another(call: _Call, call_id: str, name: str, args: Json) -> bool:
 
 
 def _finished(call: _Call, call_id: str) -> ToolCall:
-    if call.given is not None:
-        return ToolCall(call_id, call.name, call.given)
-    text = "".join(call.args)
-    if not text.strip():
-        return ToolCall(call_id, call.name, {})
-    args = _object_in(text)
-    if args is None:
-        return ToolCall(call_id, call.name, {}, broken=text)
-    return ToolCall(call_id, call.name, args)
+    return call_of(call_id, call.name, "".join(call.args) if call.given is None else call.given)
+
+
+def call_of(call_id: str, name: str, args: str | dict[str, Json]) -> ToolCall:
+    """A whole call; arguments that are no JSON object are kept as they came."""
+    if isinstance(args, dict):
+        return ToolCall(call_id, name, args)
+    found = _object_in(args) if args.strip() else {}
+    return ToolCall(call_id, name, {}, broken=args) if found is None else ToolCall(call_id, name, found)
 
 
 def _refuse(word: str) -> Json:

@@ -8,7 +8,7 @@ lives.
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
@@ -24,6 +24,8 @@ UNSEEN = "[A picture was left out: this model cannot see pictures.]"
 PICTURE_BELOW = "(The picture follows in the next message.)"
 PICTURES = "Pictures from the tool results above:"
 GOT_RESULTS = "I have the tool results."
+# Google's own word for a call whose signature is not at hand.
+UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
@@ -36,7 +38,7 @@ class _Turn:
     """One message as JSON; `json` is empty when there is nothing to send."""
 
     json: bytes = b""
-    calls: tuple[str, ...] = ()  # the calls it makes
+    calls: Mapping[str, str] = field(default_factory=dict)  # the calls it makes: id → tool
     answers: str = ""  # the call it is the result of
     pictures: tuple[bytes, ...] = ()  # what a tool's turn cannot hold
 
@@ -45,7 +47,7 @@ class _Turn:
 class _Results:
     """The place after an assistant's turn where its results go, in the order of its calls."""
 
-    calls: tuple[str, ...]
+    calls: Mapping[str, str]
     turns: dict[str, _Turn] = field(default_factory=dict)
 
 
@@ -90,9 +92,9 @@ class Turns:
     def _flat(self, results: _Results) -> list[bytes]:
         flat: list[bytes] = []
         pictures: list[bytes] = []
-        for call in results.calls:
-            turn = results.turns.get(call)
-            flat.append(turn.json if turn else self._result(call, "", INTERRUPTED))
+        for call_id, name in results.calls.items():
+            turn = results.turns.get(call_id)
+            flat.append(turn.json if turn else self._result(call_id, name, INTERRUPTED))
             pictures.extend(turn.pictures if turn else ())
         if pictures:
             flat.extend(self._bridge())
@@ -126,13 +128,21 @@ class Turns:
             turn["content"] = "\n\n".join(filter(None, (*(t.text for t in thinking), content)))
         elif thinking and self._wrote(message) and thinking[0].signature in REASONING_FIELDS:
             turn[thinking[0].signature] = "".join(part.text for part in thinking)
-        calls = {self._wire_id(call.id): call for call in reversed(message.calls)}
-        ids = tuple(reversed(calls))
+        calls: dict[str, ToolCall] = {}
+        for call in message.calls:
+            calls.setdefault(self._wire_id(call.id), call)
         if calls:
-            turn["tool_calls"] = [_asked_for(call_id, calls[call_id]) for call_id in ids]
+            turn["tool_calls"] = [self._asked_for(*item) for item in calls.items()]
         elif not turn["content"]:
             return _Turn()
-        return _Turn(encode(turn), ids)
+        return _Turn(encode(turn), {call_id: call.name for call_id, call in calls.items()})
+
+    def _asked_for(self, call_id: str, call: ToolCall) -> dict[str, Json]:
+        # Arguments that were not JSON are not repeated: several services refuse the whole request.
+        arguments = json.dumps(dict(call.args), ensure_ascii=False)
+        function = {"name": wire_name(call.name), "arguments": arguments}
+        asked = {"id": call_id, "type": "function", "function": function}
+        return {**asked, **UNSIGNED} if self._compat.unsigned_calls else asked
 
     def _returned(self, message: Message) -> _Turn:
         result = next((part for part in message.parts if isinstance(part, ToolReturn)), None)
@@ -151,7 +161,7 @@ class Turns:
     def _result(self, call_id: str, name: str, text: str) -> bytes:
         turn = {"role": "tool", "tool_call_id": call_id, "content": text}
         if self._compat.tool_result_name:
-            turn["name"] = _wire_name(name)
+            turn["name"] = wire_name(name)
         return encode(turn)
 
     def _wrote(self, message: Message) -> bool:
@@ -198,12 +208,6 @@ def _picture(image: Image) -> dict[str, Json]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _asked_for(call_id: str, call: ToolCall) -> dict[str, Json]:
-    # Arguments that were not JSON are not repeated: several services refuse the whole request.
-    arguments = json.dumps(dict(call.args), ensure_ascii=False)
-    function = {"name": _wire_name(call.name), "arguments": arguments}
-    return {"id": call_id, "type": "function", "function": function}
-
-
-def _wire_name(name: str) -> str:
+def wire_name(name: str) -> str:
+    """A tool's name in letters that the wire takes."""
     return _NOT_A_NAME.sub("_", name)[:64] or "unknown"

@@ -26,6 +26,7 @@ class Compat:
     assistant_after_tool_result: bool = False
     thinking_as_text: bool = False
     mistral_tool_ids: bool = False
+    unsigned_calls: bool = False  # Gemini 3 demands a signature on each call; this waives it
 
 
 _KEYS = {
@@ -50,6 +51,7 @@ _BY_DOMAIN = {
     "mistral.ai": Compat(
         reasoning_effort=False, tool_result_name=True, thinking_as_text=True, mistral_tool_ids=True
     ),
+    "googleapis.com": Compat(tool_result_name=True, unsigned_calls=True),
     "x.ai": Compat(reasoning_effort=False),
     "z.ai": Compat(reasoning_effort=False, thinking_format="zai"),
 }

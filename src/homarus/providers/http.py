@@ -39,26 +39,30 @@ NO_ADDRESS = "that is not an address (http://… or https://…)"
 class Settings:
     """One provider as it is configured.
 
-    `base_url` is the address up to, not including, the method's own path. `compat` is the
-    configuration's map of quirks. `idle_s` is the longest silence between two bytes; how long
-    the whole may take is the caller's to say.
+    `base_url` is the address up to, not including, the method's own path. `auth_header` says
+    whether the key goes as `Authorization: Bearer`: True yes, False not at all, None as the wire
+    does it. `compat` is the configuration's map of quirks. `idle_s` is the longest silence between
+    two bytes; how long the whole may take is the caller's to say.
     """
 
     name: str
     base_url: str
     api_key: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth_header: bool = True
+    auth_header: bool | None = None
     compat: Mapping[str, Json] = field(default_factory=dict)
     connect_s: float = 10.0
     idle_s: float = 120.0
 
 
 class Endpoint:
-    """One service that answers over HTTP."""
+    """One service that answers over HTTP. `key_header` is where the wire carries its key."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, *, key_header: str = "Authorization"
+    ) -> None:
         self._settings, self._clock = settings, clock
+        self._key_header = "Authorization" if settings.auth_header else key_header
         self._client: httpx2.AsyncClient | None = None
         self._secrets = (settings.api_key.strip(), *settings.headers.values())
         self._shown_url = _without_secrets(settings.base_url)
@@ -123,13 +127,14 @@ class Endpoint:
             "User-Agent": "homarus",
         }
         key = self._settings.api_key.strip()
-        if key and self._settings.auth_header:
+        if key and self._settings.auth_header is not False:
             if not _fits_a_header(key):
                 raise AuthFailed(
                     subject.tell("its key holds characters that no key has"),
                     fix=f"paste the API key of provider {subject.provider!r} again",
                 )
-            headers["Authorization"] = f"Bearer {key}"
+            bearer = self._key_header == "Authorization"
+            headers[self._key_header] = f"Bearer {key}" if bearer else key
         for name, value in (*self._settings.headers.items(), *extra.items()):
             if not _fits_a_header(value) or not _fits_a_header(name) or not name:
                 raise BadRequest(

@@ -134,15 +134,18 @@ def _write_tool(message: Message, stamp: int) -> dict[str, Json]:
 
 def _write_part(part: Part) -> dict[str, Json]:
     match part:
-        case Text(text):
-            return {"type": "text", "text": text}
+        case Text(text, signature):
+            written = {"type": "text", "text": text}
+            return {**written, "textSignature": signature} if signature else written
         case Thinking(text, signature):
             signed = {"thinkingSignature": signature} if signature else {}
             return {"type": "thinking", "thinking": text, **signed}
         case Image(data, mime):
             return {"type": "image", "data": data, "mimeType": mime}
-        case ToolCall(call_id, name, args, broken):
+        case ToolCall(call_id, name, args, broken, signature):
             call = {"type": "toolCall", "id": call_id, "name": name, "arguments": args}
+            if signature:
+                call["thoughtSignature"] = signature
             return {**call, "invalidArguments": broken} if broken else call
         case ToolReturn():
             return {"type": "text", "text": part.text}
@@ -265,7 +268,7 @@ def _read_part(part: Json) -> Part | None:
         return Text(part) if isinstance(part, str) else None
     match part.get("type"):
         case "text":
-            return Text(_str(part.get("text")))
+            return Text(_str(part.get("text")), _str(part.get("textSignature")))
         case "thinking":
             return Thinking(_str(part.get("thinking")), _str(part.get("thinkingSignature")))
         case "image":
@@ -281,13 +284,13 @@ def _read_call(part: Mapping[str, Json]) -> ToolCall | None:
     call_id, name, args = part.get("id"), part.get("name"), part.get("arguments")
     if not isinstance(call_id, str) or not isinstance(name, str) or not call_id or not name:
         return None
-    broken = _str(part.get("invalidArguments"))
+    broken, signature = _str(part.get("invalidArguments")), _str(part.get("thoughtSignature"))
     if isinstance(args, dict):
-        return ToolCall(call_id, name, args, broken)
+        return ToolCall(call_id, name, args, broken, signature)
     text = args if isinstance(args, str) else "" if args is None else json.dumps(args)
-    return (
-        ToolCall(call_id, name, *_read_args(text)) if text else ToolCall(call_id, name, {}, broken)
-    )
+    if text:
+        args, broken = _read_args(text)
+    return ToolCall(call_id, name, args or {}, broken, signature)
 
 
 def _read_args(text: str) -> tuple[dict[str, Json], str]:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class _Seen:
 
     stamp: Stamp | None
     change: int
+    unreadable: bool = False
 
 
 class IndexFiles:
@@ -65,18 +66,19 @@ class IndexFiles:
         path = Path(self._places.index(agent))
         seen = self._seen.get(agent) or self._stored(agent)
         stamp = stamp_of(path)
-        behind = stamp is None
         if stamp is not None and stamp != seen.stamp:
             entries = _read(path, agent)
-            behind = entries is None  # unreadable: ours takes its place
-            taken = [_row(key, agent, entry) for key, entry in (entries or {}).items()]
             if entries is not None:
+                taken = [_row(key, agent, entry) for key, entry in entries.items()]
                 changes = self._writer.submit(_merge(agent, taken, seen.change)).result()
                 log.log(_level(changes), "took %d sessions from %s", changes, path)
-            self._remember(agent, stamp, seen.change)
-        self._seen[agent] = _Seen(stamp, seen.change)
-        newest = self._newest(agent)
-        return newest > (0 if behind else seen.change)
+            seen = _Seen(stamp, seen.change, entries is None)
+            if entries is not None or not self._newest(agent):
+                self._remember(agent, stamp, seen.change)
+        self._seen[agent] = replace(seen, stamp=stamp)
+        # What is missing or unreadable is written anew, as soon as there is anything to write.
+        written = 0 if stamp is None or seen.unreadable else seen.change
+        return self._newest(agent) > written
 
     def sync(self, agent: str) -> None:
         """Take in, then write the file if it is behind. OSError if it cannot."""

@@ -61,8 +61,8 @@ MIGRATIONS: tuple[str, ...] = (
 
 def migrate(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) -> None:
     """Bring the tables to the newest version; refuse what a newer Homarus wrote."""
-    db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID")
     version = check_version(db, path, steps)
+    db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID")
     for number, step in enumerate(steps[version:], version + 1):
         with db:
             db.execute(step)
@@ -70,8 +70,9 @@ def migrate(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) 
 
 
 def check_version(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) -> int:
-    """The version of the tables; an error when it is one we do not know."""
-    found = select(db, "SELECT value FROM meta WHERE key = 'schema'")
+    """The version of the tables, 0 when there are none; an error when we do not know it."""
+    made = select(db, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'")
+    found = select(db, "SELECT value FROM meta WHERE key = 'schema'") if made else []
     version = int(found[0][0]) if found else 0
     if version > len(steps):
         raise StoreError(
@@ -84,4 +85,5 @@ def check_version(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRAT
 def configure(db: apsw.Connection) -> None:
     """What the writing connection is set to: the log outlives a crash of the machine too."""
     db.set_busy_timeout(BUSY_MS)
-    db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+    for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+        select(db, f"PRAGMA {pragma}")  # a row that is not fetched would hold up the next one

@@ -105,7 +105,7 @@ class TranscriptFiles:
             if self._pass(view):
                 break
         self._views[session_id] = view
-        _put_aside(view)
+        self._put_aside(view)
         self._remember(view)
 
     def _pass(self, view: _View) -> bool:
@@ -212,6 +212,20 @@ class TranscriptFiles:
             path, repair.bad, aside.name, repair.kept,
         )  # fmt: skip
 
+    def _put_aside(self, view: _View) -> None:
+        found = select(
+            self._db,
+            "SELECT moved_to FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
+            (OWNER.team, OWNER.user, view.session_id),
+        )
+        if not found or found[0][0] is None:
+            return
+        view.moved_to = found[0][0]
+        target = view.path.with_name(f"{view.path.name}.{view.moved_to}")
+        with contextlib.suppress(FileNotFoundError):
+            view.path.rename(target)
+        view.path = target
+
     def _remember(self, view: _View) -> None:
         if not view.stored:
             return
@@ -309,15 +323,6 @@ def _write(fd: int, blob: bytes, before: int) -> None:
             if os.fstat(fd).st_size == before + written:
                 os.ftruncate(fd, before)
         raise
-
-
-def _put_aside(view: _View) -> None:
-    if view.moved_to is None:
-        return
-    target = view.path.with_name(f"{view.path.name}.{view.moved_to}")
-    with contextlib.suppress(FileNotFoundError):
-        view.path.rename(target)
-    view.path = target
 
 
 def _digest(fd: int, end: int) -> bytes:

@@ -26,11 +26,12 @@ MAX_BATCH = 128
 _EXPECTED = (apsw.Error, HomarusError, ValueError, TypeError, OverflowError, MemoryError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Task:
     job: Job[Any]
     loop: asyncio.AbstractEventLoop | None  # None: a thread waits
     future: "asyncio.Future[Any] | Future[Any]"
+    late: "asyncio.Future[None] | None" = None  # for a waiter that was cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,9 @@ class _Outcome:
 
     def tell(self) -> None:
         if self.task.future.done():  # the waiter was cancelled
-            return
-        if self.error is not None:
+            if self.task.late and not self.task.late.done():
+                self.task.late.set_result(None)
+        elif self.error is not None:
             self.task.future.set_exception(self.error)
         else:
             self.task.future.set_result(self.value)
@@ -61,11 +63,24 @@ class Writer:
         self._thread.start()
 
     async def run(self, job: Job[T]) -> T:
-        """Run a job; when this returns, what it wrote is on disk."""
+        """Run a job; when this returns, what it wrote is on disk.
+
+        Cancelling does not undo it: the wait goes on until the outcome is known, so that whoever
+        looks next sees it.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._put(_Task(job, loop, future))
-        return await future
+        task = _Task(job, loop, future)
+        self._put(task)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                task.late = loop.create_future()
+                await task.late
+            else:
+                future.exception()  # it came in the same moment, and nobody else will ask
+            raise
 
     def submit(self, job: Job[T]) -> Future[T]:
         """The same for a thread that is not an event loop's."""

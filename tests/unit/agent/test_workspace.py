@@ -10,7 +10,7 @@ from homarus.core.errors import UserError
 
 
 def texts(folder: Path, max_chars: int = 20_000, total: int = 150_000) -> dict[str, str]:
-    return {file.name: file.text for file in workspace.load(folder, max_chars, total)}
+    return {file.name: file.text for file in workspace.Reader().load(folder, max_chars, total)}
 
 
 def test_a_new_workspace_gets_every_template_and_a_git_repository(tmp_path: Path) -> None:
@@ -90,3 +90,15 @@ def test_a_missing_or_unusable_workspace_is_one_clear_error(tmp_path: Path) -> N
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot use the workspace"):
         workspace.seed(tmp_path / "file" / "workspace")
+
+
+def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
+    reader = workspace.Reader()
+    file = tmp_path / "AGENTS.md"
+    file.write_text("one")
+    assert reader.load(tmp_path, 100, 100)[0].text == "one"
+    assert reader.load(tmp_path, 100, 100)[0].text == "one"
+    file.write_text("two")
+    assert reader.load(tmp_path, 100, 100)[0].text == "two"
+    file.unlink()
+    assert reader.load(tmp_path, 100, 100) == ()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.event import (
+    AttemptFailed,
     CompactionEnded,
     CompactionStarted,
     Emitter,
@@ -148,6 +149,14 @@ def test_the_text_starts_afresh_with_each_assistant_message() -> None:
     assert [one["data"].get("text") for one in seen] == ["Let me ", "Let me look.", None, "Found."]
 
 
+def test_what_a_failed_attempt_said_is_void_and_the_next_one_starts_afresh() -> None:
+    failed = AttemptFailed("openai", "gpt-5.2", "overloaded", "busy", "retry", wait_s=1.5)
+    seen = wire(TextAdded("Half an ans"), failed, TextAdded("The answer."))
+    assert (seen[1]["stream"], seen[1]["data"]["phase"]) == ("lifecycle", "fallback")
+    assert seen[1]["data"]["waitMs"] == 1500
+    assert seen[2]["data"]["text"] == "The answer."
+
+
 def test_what_the_wire_has_no_stream_for_leaves_no_gap_in_the_numbers() -> None:
     seen = wire(
         RunStarted(), ThinkingAdded("hm"), TextAdded("a"), MessageSaved(user("x")), RunEnded()
@@ -159,6 +168,7 @@ anything = st.one_of(
     st.builds(RunStarted),
     st.builds(TextAdded, st.text(max_size=5)),
     st.builds(ThinkingAdded, st.text(max_size=5)),
+    st.just(AttemptFailed("a", "b", "overloaded", "busy", "retry", 1.5)),
     st.just(ToolStarted(CALL)),
     st.builds(ToolProgressed, st.just(CALL), st.text(max_size=5)),
     st.just(ToolEnded(ToolReturn("call_1", "read", ()))),

@@ -85,6 +85,7 @@ def test_a_linked_person_has_one_conversation_everywhere() -> None:
         ("agent:main:irc:direct:fe80::1", "agent:main:irc:direct:fe80::1"),
         (" MAIN ", "agent:main:main"),
         (None, "agent:main:main"),
+        ("Global", "global"),
     ],
 )
 def test_older_forms_are_read_as_todays(old: str | None, new: str) -> None:
@@ -104,7 +105,9 @@ def test_a_bare_subagent_key_has_a_depth() -> None:
     assert keys.subagent_depth("subagent:1") == 1
 
 
-@pytest.mark.parametrize("key", ["agent:main", "agent::x", "agent:../../etc:main", "agent:a b:x"])
+@pytest.mark.parametrize(
+    "key", ["agent:main", "agent::x", ":", "agent:main:", "agent:../../etc:main", "agent:a b:x"]
+)
 def test_a_key_that_names_no_agent_is_refused(key: str) -> None:
     with pytest.raises(UserError, match="names no conversation"):
         keys.store_key(key)

@@ -8,7 +8,7 @@ import pytest
 
 from homarus.core.errors import ChannelAuthFailed, ChannelError
 from homarus.core.retry import Backoff
-from homarus.core.tasks import STEADY_S, contain, supervise
+from homarus.core.tasks import STEADY_S, contain, supervise, task_group
 from homarus.testing.clock import FakeClock
 
 STEADY = Backoff(first_s=1, factor=2, most_s=8, jitter=0)
@@ -143,5 +143,57 @@ def test_containing_does_not_swallow_a_cancellation() -> None:
             task.cancel()
         assert task.cancelled()
         assert failures == []
+
+    asyncio.run(main())
+
+
+def test_one_error_out_of_a_task_group_comes_out_as_itself() -> None:
+    async def main() -> None:
+        async with task_group() as group:
+            group.create_task(raising_once())
+            await asyncio.Event().wait()
+
+    async def raising_once() -> None:
+        raise ChannelError("down") from OSError("no route")
+
+    with pytest.raises(ChannelError, match="down") as caught:
+        asyncio.run(main())
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_an_error_of_the_block_itself_comes_out_as_itself() -> None:
+    async def main() -> None:
+        async with task_group():
+            raise ChannelError("down")
+
+    with pytest.raises(ChannelError, match="down"):
+        asyncio.run(main())
+
+
+def test_several_errors_out_of_a_task_group_stay_together() -> None:
+    async def fail(text: str) -> None:
+        raise ChannelError(text)
+
+    async def main() -> None:
+        async with task_group() as group:
+            group.create_task(fail("one"))
+            group.create_task(fail("two"))
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(main())
+    assert [str(error) for error in caught.value.exceptions] == ["one", "two"]
+
+
+def test_a_cancelled_task_group_ends_as_cancelled() -> None:
+    async def main() -> None:
+        async def wait() -> None:
+            async with task_group() as inner:
+                inner.create_task(asyncio.Event().wait())
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(wait())
+            await asyncio.sleep(0)
+            task.cancel()
+        assert task.cancelled()
 
     asyncio.run(main())

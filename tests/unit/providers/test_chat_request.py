@@ -34,9 +34,10 @@ from homarus.providers.chat_request import (
     encode,
     tool_list,
 )
-from homarus.providers.compat import Compat
+from homarus.providers.compat import Compat, compat_of
 
 PICTURE = Image("aGk=", "image/png")
+GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
 CALL = ToolCall("call_1", "read", {"path": "é"})
 VALID = TypeAdapter(list[ChatCompletionMessageParam])
 
@@ -196,6 +197,16 @@ def test_services_that_want_a_name_or_an_answer_after_results_get_them() -> None
         "assistant", "tool", "assistant", "user", "assistant", "user"
     ]  # fmt: skip
     assert got[2]["content"] == GOT_RESULTS
+
+
+def test_a_result_that_never_came_names_its_tool_where_names_are_wanted() -> None:
+    assert rendered(said(CALL), compat=Compat(tool_result_name=True))[1]["name"] == "read"
+
+
+def test_google_is_told_that_a_call_is_not_signed() -> None:
+    call = rendered(said(CALL), compat=compat_of(GOOGLE))[0]["tool_calls"][0]
+    assert call["extra_content"]["google"]["thought_signature"]
+    assert "extra_content" not in rendered(said(CALL))[0]["tool_calls"][0]
 
 
 def test_half_a_surrogate_pair_cannot_spoil_a_request() -> None:

@@ -17,7 +17,7 @@ from homarus.skills.skill import (
 )
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc é,", max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(

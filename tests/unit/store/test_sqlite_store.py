@@ -202,6 +202,13 @@ def test_reading_only_needs_no_lock_and_makes_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_an_empty_file_is_a_database_without_a_row(tmp_path: Path) -> None:
+    (tmp_path / "state.sqlite").touch()
+    assert label(tmp_path, read_only=True) is None
+    assert (tmp_path / "state.sqlite").stat().st_size == 0
+    assert label(tmp_path) is None
+
+
 def test_reading_only_shows_what_another_program_left(tmp_path: Path) -> None:
     home = tmp_path / "agents/main/sessions"
     home.mkdir(parents=True)
@@ -270,3 +277,16 @@ def test_tokens_grow_over_restarts(tmp_path: Path) -> None:
 
     first, second = asyncio.run(token()), asyncio.run(token())
     assert second > first
+
+
+def test_commits_are_synced_to_disk(tmp_path: Path) -> None:
+    def settings(db: apsw.Connection) -> list[object]:
+        return [db.execute(f"PRAGMA {name}").get for name in ("journal_mode", "synchronous")]
+
+    async def main() -> None:
+        async with open_store(tmp_path) as store:
+            writer = store._engine.writer
+            assert writer is not None
+            assert await writer.run(settings) == ["wal", 2]
+
+    asyncio.run(main())

@@ -1,0 +1,255 @@
+"""An answer of Anthropic's messages API, put together event by event.
+
+Pure: parsed events go in, deltas come out, and at the end there is what the answer says, asks for
+and cost. Blocks keep their order, and reasoning its signature: both are wanted back as they were.
+Kinds of blocks and events that are not known are passed over; the vendor adds some every year.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from homarus.core.message import Json, Part, StopReason, Text, Thinking, ToolCall, Usage
+from homarus.providers.base import Delta, TextDelta, ThinkingDelta
+from homarus.providers.catalog import Price
+from homarus.providers.chat_reply import Malformed
+
+# Reasoning that only the vendor can read has no text; it is its own signature. A real signature
+# is base64 and holds no colon.
+REDACTED = "redacted:"
+# What an hour in the cache costs to write, against the usual five minutes.
+HOUR_FACTOR = 1.6
+
+_STOPS: dict[str, StopReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+_Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "other"]
+_KINDS: dict[str, _Kind] = {
+    "text": "text",
+    "thinking": "thinking",
+    "redacted_thinking": "redacted",
+    "tool_use": "tool",
+}
+
+
+class _Block:
+    """One content block in the making."""
+
+    __slots__ = ("given", "id", "kind", "name", "pieces", "signature")
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
+        self.pieces: list[str] = []  # text, reasoning, or a tool's input as JSON
+        self.signature = ""
+        self.id = ""
+        self.name = ""
+        self.given: dict[str, Json] = {}  # input that came whole, before any pieces
+
+
+class Reply:
+    """One answer, as far as it has come."""
+
+    def __init__(self) -> None:
+        self.finish = ""  # the vendor's word for how it ended
+        self.refusal = ""  # why it refused, if it did
+        self.done = False  # nothing more will come
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        self._usage: dict[str, Json] = {}
+
+    def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
+        """Take an event in; what it said is returned."""
+        match event.get("type"):
+            case "content_block_delta":
+                return self._said(event)
+            case "content_block_start":
+                return self._begun(_index(event), _object(event, "content_block"))
+            case "message_start":
+                self._note_usage(_object(event, "message").get("usage"))
+            case "message_delta":
+                self._note_end(_object(event, "delta"), event.get("usage"))
+            case "message_stop":
+                self.done = True
+            case "message":
+                return self._whole(event)
+        return ()
+
+    def message_parts(self, names: Mapping[str, str] | None = None) -> tuple[Part, ...]:
+        """What was thought, said and asked for; `names` has our names of the tools."""
+        seen: set[str] = set()
+        parts: list[Part] = []
+        for block in self._blocks:
+            text = "".join(block.pieces)
+            match block.kind:
+                case "text" if text:
+                    parts.append(Text(text))
+                case "thinking" if text or block.signature:
+                    parts.append(Thinking(text, block.signature))
+                case "redacted" if block.signature:
+                    parts.append(Thinking("", REDACTED + block.signature))
+                case "tool":
+                    known = block.id and block.id not in seen
+                    call_id = block.id if known else f"toolu_{uuid.uuid4().hex[:24]}"
+                    seen.add(call_id)
+                    name = (names or {}).get(block.name, block.name)
+                    parts.append(_call(call_id, name, text, block.given))
+        return tuple(parts)
+
+    def stop(self) -> StopReason:
+        """How it ended, in our words."""
+        stop = _STOPS.get(self.finish, "stop")
+        if stop == "length":
+            return stop
+        return "toolUse" if any(block.kind == "tool" for block in self._blocks) else "stop"
+
+    def usage(self, price: Price) -> Usage:
+        """What it cost. The vendor's input count leaves out what the cache read or wrote."""
+        return usage_of(self._usage, price)
+
+    def _said(self, event: Mapping[str, Json]) -> Sequence[Delta]:
+        delta = _object(event, "delta")
+        match delta.get("type"):
+            case "text_delta":
+                text = _string(delta, "text")
+                self._block(_index(event), "text").pieces.append(text)
+                return (TextDelta(text),) if text else ()
+            case "thinking_delta":
+                text = _string(delta, "thinking")
+                self._block(_index(event), "thinking").pieces.append(text)
+                return (ThinkingDelta(text),) if text else ()
+            case "signature_delta":
+                self._block(_index(event), "thinking").signature = _string(delta, "signature")
+            case "input_json_delta":
+                self._add_input(_index(event), _string(delta, "partial_json"))
+        return ()
+
+    def _begun(self, index: int, block: Mapping[str, Json]) -> Sequence[Delta]:
+        """A block begins; some services put all of it here."""
+        kind = _KINDS.get(str(block.get("type")), "other")
+        opened = self._open(index, kind)
+        match kind:
+            case "text":
+                text = _string(block, "text")
+                opened.pieces.append(text)
+                return (TextDelta(text),) if text else ()
+            case "thinking":
+                text = _string(block, "thinking")
+                opened.pieces.append(text)
+                opened.signature = _string(block, "signature")
+                return (ThinkingDelta(text),) if text else ()
+            case "redacted":
+                opened.signature = _string(block, "data")
+            case "tool":
+                opened.id, opened.name = _string(block, "id"), _string(block, "name")
+                given = block.get("input")
+                opened.given = given if isinstance(given, dict) else {}
+        return ()
+
+    def _whole(self, message: Mapping[str, Json]) -> Sequence[Delta]:
+        """An answer that was not streamed."""
+        content = message.get("content")
+        if not isinstance(content, list):
+            raise Malformed("content is not a list of blocks")
+        said: list[Delta] = []
+        for index, block in enumerate(content):
+            if not isinstance(block, dict):
+                raise Malformed("a block is not an object")
+            said += self._begun(index, block)
+        self._note_end(message, message.get("usage"))
+        self.done = True
+        return said
+
+    def _open(self, index: int, kind: _Kind) -> _Block:
+        block = self._by_index[index] = _Block(kind)
+        self._blocks.append(block)
+        return block
+
+    def _block(self, index: int, kind: _Kind) -> _Block:
+        block = self._by_index.get(index)
+        return block if block is not None and block.kind == kind else self._open(index, kind)
+
+    def _add_input(self, index: int, piece: str) -> None:
+        block = self._by_index.get(index)
+        if block is None:
+            raise Malformed("a tool's input without its tool")
+        block.pieces.append(piece)
+
+    def _note_end(self, ended: Mapping[str, Json], usage: Json) -> None:
+        self.finish = _string(ended, "stop_reason") or self.finish
+        details = ended.get("stop_details")
+        if isinstance(details, dict):
+            told = (details.get("explanation"), details.get("category"))
+            self.refusal = next((word for word in told if word and isinstance(word, str)), "")
+        self._note_usage(usage)
+
+    def _note_usage(self, usage: Json) -> None:
+        """Later counts include the earlier ones; what they leave out still holds."""
+        if isinstance(usage, dict):
+            self._usage.update((name, count) for name, count in usage.items() if count is not None)
+
+
+def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
+    """The vendor's usage object as ours."""
+    given, answered = _count(raw, "input_tokens"), _count(raw, "output_tokens")
+    cached, written = (
+        _count(raw, "cache_read_input_tokens"),
+        _count(raw, "cache_creation_input_tokens"),
+    )
+    for_an_hour = min(_count(_details(raw, "cache_creation"), "ephemeral_1h_input_tokens"), written)
+    reasoning = _count(_details(raw, "output_tokens_details"), "thinking_tokens")
+    cost = (
+        given * price.input
+        + answered * price.output
+        + cached * price.cache_read
+        + (written + (HOUR_FACTOR - 1) * for_an_hour) * price.cache_write
+    ) / 1_000_000
+    return Usage(given, answered, cached, written, reasoning, cost)
+
+
+def _call(call_id: str, name: str, text: str, given: Mapping[str, Json]) -> ToolCall:
+    if not text.strip():
+        return ToolCall(call_id, name, given)
+    try:
+        args = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        args = None
+    if not isinstance(args, dict):
+        return ToolCall(call_id, name, {}, broken=text)
+    return ToolCall(call_id, name, args)
+
+
+def _refuse(word: str) -> Json:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _index(event: Mapping[str, Json]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _object(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = raw.get(name)
+    if not isinstance(value, dict):
+        raise Malformed(f"{name} is not an object")
+    return value
+
+
+def _string(raw: Mapping[str, Json], name: str) -> str:
+    value = raw.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malformed(f"{name} is not text")
+    return value
+
+
+def _details(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _count(raw: Mapping[str, Json], name: str) -> int:
+    value = raw.get(name)
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0

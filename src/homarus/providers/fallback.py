@@ -1,0 +1,203 @@
+"""Several ways to an answer, tried in order: itself a Provider.
+
+A way is one model asked with one credential. What a failure means for the next step is the
+error's class: a refused or empty account is marked and the next way tried; a busy service is
+tried again after a pause, then left; a request that is wrong stays wrong everywhere and is
+reported. A cancelled run ends at once: stopping is never taken for a failure.
+
+When an attempt fails after it began to speak, `Retried` tells whoever listens that what was
+said is void.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from homarus.core.clock import Clock
+from homarus.core.errors import (
+    AllFailed,
+    AuthFailed,
+    BadRequest,
+    BillingFailed,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    ThinkingRefused,
+    Unreachable,
+)
+from homarus.core.message import Message
+from homarus.core.retry import Backoff
+from homarus.providers.base import Delta, Provider, Request, Retried, ThinkLevel
+from homarus.providers.catalog import Model
+from homarus.providers.limiter import Limiter
+
+LEVELS: tuple[ThinkLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
+PASSING = (Overloaded, ProviderTimeout, Unreachable, StreamBroken)
+LONGEST_WAIT_S = 60.0  # a longer rest is not waited for inside a run
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One model asked with one credential. `open` may read secrets and fail.
+
+    `mark` is told how an attempt ended: None is a success.
+    """
+
+    model: Model
+    credential: str
+    open: Callable[[], Awaitable[Provider]]
+    mark: Callable[[ProviderError | None], None]
+    limiter: Limiter
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long and how often. `attempt_s` is one attempt's own deadline."""
+
+    tries: int = 3
+    attempt_s: float = 300.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, most_s=8.0))
+
+
+class Fallback:
+    """Tries its ways in order until one answers."""
+
+    name = "fallback"
+    api = "fallback"
+
+    def __init__(self, ways: Sequence[Way], clock: Clock, patience: Patience | None = None) -> None:
+        self._ways, self._clock = ways, clock
+        self._patience = patience or Patience()
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Ask one way after another."""
+        tried: list[ProviderError] = []
+        for index, way in enumerate(self._ways):
+            last = index + 1 == len(self._ways)
+            try:
+                async with aclosing(self._one(way, request, last=last)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                        if isinstance(piece, Message):
+                            return
+            except ProviderError as exc:
+                if not _goes_on(exc):
+                    raise
+                tried.append(exc)
+                if not last:
+                    yield _retried(way, exc, self._ways[index + 1].model.ref)
+        raise tried[0] if len(tried) == 1 else AllFailed(tuple(tried))
+
+    async def close(self) -> None:
+        """The ways' providers belong to whoever opened them."""
+
+    async def _one(
+        self, way: Way, request: Request, *, last: bool
+    ) -> AsyncGenerator[Delta | Message, None]:
+        """One way, as often as its failures are worth it."""
+        request = _for_model(request, way.model)
+        attempt = 1
+        while True:
+            try:
+                async with aclosing(self._attempt(way, request)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            except ThinkingRefused as exc:
+                if request.thinking == "off":
+                    raise
+                request = replace(request, thinking=_lower(request.thinking))
+                yield _retried(way, exc, f"{way.model.ref} thinking {request.thinking}")
+            except ProviderError as exc:
+                way.mark(exc)
+                wait_s = self._pause_s(exc, attempt, last=last)
+                if wait_s is None:
+                    raise
+                yield _retried(way, exc, way.model.ref, wait_s)
+                attempt += 1
+                await self._clock.sleep(wait_s)
+            else:
+                return
+
+    async def _attempt(self, way: Way, request: Request) -> AsyncGenerator[Delta | Message, None]:
+        async with way.limiter.enter():
+            try:
+                provider = await way.open()
+                async with aclosing(_timed(provider, request, self._patience.attempt_s)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, Message):
+                            way.mark(None)
+                            way.limiter.went_well()
+                        yield piece
+            except RateLimited as exc:
+                way.limiter.refused(exc.after_s)
+                raise
+
+    def _pause_s(self, exc: ProviderError, attempt: int, *, last: bool) -> float | None:
+        """How long to wait before the same way is tried again; None: leave it."""
+        if attempt >= self._patience.tries:
+            return None
+        if isinstance(exc, RateLimited):
+            wait_s = exc.after_s if exc.after_s is not None else self._delay_s(attempt)
+            return wait_s if last and wait_s <= LONGEST_WAIT_S else None
+        return self._delay_s(attempt) if isinstance(exc, PASSING) else None
+
+    def _delay_s(self, attempt: int) -> float:
+        return self._patience.backoff.delay_s(attempt)
+
+
+async def _timed(
+    provider: Provider, request: Request, attempt_s: float
+) -> AsyncGenerator[Delta | Message, None]:
+    """The provider's stream, held to one attempt's deadline."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + attempt_s
+    stream = provider.stream(request)
+    try:
+        try:
+            # A timer for the silence before the first piece; after it the clock is looked at.
+            async with asyncio.timeout_at(deadline):
+                piece = await anext(stream)
+        except TimeoutError as exc:
+            raise _late(provider, request, attempt_s) from exc
+        yield piece
+        async for piece in stream:
+            if loop.time() > deadline:
+                raise _late(provider, request, attempt_s)
+            yield piece
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+def _late(provider: Provider, request: Request, attempt_s: float) -> ProviderTimeout:
+    return ProviderTimeout(
+        f"{provider.name}/{request.model}: no answer within {attempt_s:g} s",
+        fix="try again, or use another model",
+    )
+
+
+def _goes_on(exc: ProviderError) -> bool:
+    """Whether another model or credential is worth a try after this."""
+    if isinstance(exc, BadRequest):
+        return exc.status == 404  # this service does not have the model; another may
+    return isinstance(exc, (AuthFailed, BillingFailed, RateLimited, *PASSING))
+
+
+def _for_model(request: Request, model: Model) -> Request:
+    return replace(
+        request,
+        model=model.id,
+        tools=request.tools if model.calls_tools else (),
+        thinking=request.thinking if model.reasoning else "off",
+    )
+
+
+def _lower(level: ThinkLevel) -> ThinkLevel:
+    return LEVELS[max(0, LEVELS.index(level) - 1)]
+
+
+def _retried(way: Way, exc: ProviderError, then: str, wait_s: float = 0.0) -> Retried:
+    return Retried(way.model.provider, way.model.id, exc.code, exc.message, then, wait_s)

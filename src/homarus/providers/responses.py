@@ -1,0 +1,155 @@
+"""OpenAI's Responses: the wire its own models speak best.
+
+Nothing is stored at the service: each request carries the whole conversation, with the model's
+reasoning as it came, encrypted. `create` makes the Provider; `models` tells what is known of each
+model, and one that is not among them is asked plainly.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import ProviderTimeout, StreamBroken
+from homarus.core.message import Json, Message, Origin
+from homarus.providers.base import Delta, Request, ToolSpec
+from homarus.providers.catalog import Model
+from homarus.providers.chat_reply import Malformed
+from homarus.providers.chat_request import encode
+from homarus.providers.compat import Compat, compat_of
+from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
+from homarus.providers.http import Endpoint, Settings
+from homarus.providers.responses_reply import Reply
+from homarus.providers.responses_request import Items, tool_list
+
+__all__ = ["API", "Responses", "Settings", "create"]
+
+API = "openai-responses"
+DONE = "[DONE]"  # not of this wire, but many a proxy adds it
+MIN_OUTPUT_TOKENS = 16  # less is refused
+
+_FILTERED = Problem(0, "its filter stopped the answer", "content_filter")
+_CANCELLED = Problem(0, "it stopped with a cancel")
+
+
+def create(
+    settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
+) -> "Responses":
+    """A provider; nothing is opened before its first request."""
+    return Responses(settings, {model.id: model for model in models}, clock or SystemClock())
+
+
+class Responses:
+    """One service that speaks Responses."""
+
+    api = API
+
+    def __init__(self, settings: Settings, models: Mapping[str, Model], clock: Clock) -> None:
+        self.name = settings.name
+        self._settings, self._models, self._clock = settings, models, clock
+        self._endpoint = Endpoint(settings, clock)
+        self._wires: dict[str, _Wire] = {}
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Ask, and pass on the answer as it comes."""
+        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+        subject = self._endpoint.subject(request.model)
+        body = self._wire(model).body(request)
+        reply = Reply()
+        done = False
+        try:
+            async with (
+                self._endpoint.post("/responses", body, subject, model.headers) as answer,
+                aclosing(answer.events()) as events,
+            ):
+                async for data in events:
+                    if data.startswith(DONE):
+                        done = True
+                    elif data.strip():
+                        for delta in reply.add(_event(data, subject)):
+                            yield delta
+                    if done or reply.status:
+                        await answer.drain()
+                        break
+        except (StreamBroken, ProviderTimeout):
+            if not (done or reply.status):
+                raise  # after its end, a torn connection takes nothing away
+        except Malformed as exc:
+            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        if not (done or reply.status):
+            raise broken(subject, "its answer ended before its end")
+        yield self._message(reply, model, subject)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def _wire(self, model: Model) -> "_Wire":
+        wire = self._wires.get(model.id)
+        if wire is None:
+            compat = compat_of(self._settings.base_url, self._settings.compat, model.compat)
+            wire = self._wires[model.id] = _Wire(model, self.name, compat)
+        return wire
+
+    def _message(self, reply: Reply, model: Model, subject: Subject) -> Message:
+        if reply.status == "failed":
+            problem = problem_in({"error": reply.error or "it does not say why"})
+            raise error_of(subject, problem, midway=True)
+        if reply.status == "cancelled":
+            raise error_of(subject, _CANCELLED, midway=True)
+        if reply.reason == "content_filter":
+            raise error_of(subject, _FILTERED, midway=True)
+        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
+        return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
+
+
+class _Wire:
+    """How requests to one model look."""
+
+    def __init__(self, model: Model, provider: str, compat: Compat) -> None:
+        self._model, self._compat = model, compat
+        sees = model.sees_images or not model.known
+        self._items = Items(provider=provider, model=model.id, sees_images=sees)
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
+
+    def body(self, request: Request) -> bytes:
+        """The request as JSON; what was rendered for an earlier turn is used again."""
+        fields = self._fields(request)
+        items = b",".join(self._items.render(request.messages))
+        pieces = [encode(fields)[:-1], b',"input":[', items, b"]"]
+        if request.tools and self._model.calls_tools and "tools" not in fields:
+            pieces += [b',"tools":', self._tool_list(request.tools)]
+        return b"".join((*pieces, b"}"))
+
+    def _fields(self, request: Request) -> dict[str, Json]:
+        """Everything but input and tools. The caller's params come last; null removes."""
+        fields: dict[str, Json] = {"model": request.model, "stream": True, "store": False}
+        if request.system:
+            fields["instructions"] = request.system
+        if request.max_tokens is not None:
+            fields["max_output_tokens"] = max(request.max_tokens, MIN_OUTPUT_TOKENS)
+        if self._model.reasoning:
+            fields["include"] = ["reasoning.encrypted_content"]
+            if request.thinking != "off" and self._compat.reasoning_effort:
+                fields["reasoning"] = {"effort": request.thinking, "summary": "auto"}
+        fields.update(request.params)
+        fields.pop("input", None)
+        return {
+            name: value for name, value in fields.items() if value is not None or name == "model"
+        }
+
+    def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if tools != self._tools[0]:
+            self._tools = (tools, tool_list(tools, strict=self._compat.strict))
+        return self._tools[1]
+
+
+def _event(data: str, subject: Subject) -> Mapping[str, Json]:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise Malformed(f"{exc} in {data[:80]!r}") from exc
+    if not isinstance(event, dict):
+        raise Malformed(f"{data[:80]!r} is not an object")
+    if event.get("type") == "error" or event.get("error"):
+        raise error_of(subject, problem_in(event), midway=True)
+    return event

@@ -1,0 +1,205 @@
+"""Which credential is next, and how long one rests that failed. Values in, values out.
+
+A failure rests a credential 1, 5, 25, then 60 minutes; an empty account 5 hours, doubling to 24.
+A success clears that. What is wrong with a request, not with the credential, rests nothing.
+
+Two rules keep a burst from counting as many failures: what a request tells is set against the
+moment it began. A failure of a request that began before the last recorded failure is part of
+the same incident and adds nothing; a success that began before it proves nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from homarus.core.errors import (
+    AllFailed,
+    AuthFailed,
+    BadRequest,
+    BillingFailed,
+    ContentFiltered,
+    ContextOverflow,
+    ImageTooLarge,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    Unreachable,
+)
+
+Kind: TypeAlias = Literal["oauth", "token", "api_key"]
+Reason: TypeAlias = Literal["auth", "format", "rate_limit", "billing", "timeout", "unknown"]
+# A credential, and a model of it or "" for all: one model's limit says nothing of another's.
+Slot: TypeAlias = tuple[str, str]
+
+KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")  # the cheapest for its owner first
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+MAX_COOLDOWN_MS = HOUR_MS
+_PER_MODEL: frozenset[Reason] = frozenset({"rate_limit", "timeout", "unknown"})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`auth.cooldowns` for one provider."""
+
+    billing_backoff_ms: int = 5 * HOUR_MS
+    billing_max_ms: int = 24 * HOUR_MS
+    window_ms: int = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How a credential fared. Times are wall-clock milliseconds; 0 is never."""
+
+    last_used_ms: int = 0
+    cooldown_until_ms: int = 0
+    disabled_until_ms: int = 0
+    disabled_reason: str = ""
+    error_count: int = 0
+    failure_counts: Mapping[str, int] = field(default_factory=dict)
+    last_failure_ms: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether a success would clear nothing."""
+        return self == Usage(last_used_ms=self.last_used_ms)
+
+
+UNUSED = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How one request went: no `reason` is a success. `begun_ms` is when it began."""
+
+    profile_id: str
+    provider: str
+    model: str
+    reason: Reason | None
+    begun_ms: int
+    at_ms: int
+    after_s: float | None = None
+
+
+def reason_of(error: ProviderError) -> Reason | None:
+    """What an error says against the credential; None: nothing."""
+    match error:
+        case BadRequest() | ContextOverflow() | ContentFiltered() | ImageTooLarge() | AllFailed():
+            return None  # another credential would be told the same
+        case Overloaded() | Unreachable() | StreamBroken():
+            return None  # the service's trouble, whoever asks
+        case AuthFailed():
+            return "auth"
+        case BillingFailed():
+            return "billing"
+        case RateLimited():
+            return "rate_limit"
+        case ProviderTimeout():
+            return "timeout"
+        case _:
+            return "unknown"
+
+
+def cooldown_ms(failures: int) -> int:
+    """The rest after so many failures in a row: 1, 5, 25, 60 minutes."""
+    return min(MAX_COOLDOWN_MS, MINUTE_MS * 5 ** min(failures - 1, 3))
+
+
+def billing_ms(failures: int, limits: Limits) -> int:
+    """The rest of an empty account: doubled each time, up to a day."""
+    return min(limits.billing_max_ms, limits.billing_backoff_ms * 2 ** min(failures - 1, 32))
+
+
+def rests_until_ms(usage: Usage, now_ms: int) -> int:
+    """When it may be used again; 0: now."""
+    until_ms = max(usage.cooldown_until_ms, usage.disabled_until_ms)
+    return until_ms if until_ms > now_ms else 0
+
+
+def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot, Usage]:
+    """The slots that a mark changes, as they are after it."""
+    whole: Slot = (mark.profile_id, "")
+    if mark.reason is None:
+        before = usage.get(whole, UNUSED)
+        used_ms = max(before.last_used_ms, mark.at_ms)
+        after = {whole: replace(_cleared(before, mark), last_used_ms=used_ms)}
+        of_model: Slot = (mark.profile_id, mark.model)
+        if mark.model and of_model in usage:
+            after[of_model] = _cleared(usage[of_model], mark)
+    else:
+        slot = (mark.profile_id, mark.model if mark.reason in _PER_MODEL else "")
+        after = {slot: _failed(usage.get(slot, UNUSED), mark.reason, mark, limits)}
+    return {slot: new for slot, new in after.items() if new != usage.get(slot, UNUSED)}
+
+
+def _cleared(usage: Usage, mark: Mark) -> Usage:
+    if mark.begun_ms < usage.last_failure_ms:
+        return usage
+    return Usage(last_used_ms=usage.last_used_ms)
+
+
+def _failed(usage: Usage, reason: Reason, mark: Mark, limits: Limits) -> Usage:
+    if reason == "format":
+        return usage
+    if mark.begun_ms < usage.last_failure_ms:
+        return _asked_to_wait(usage, mark)
+    forgotten = mark.at_ms - usage.last_failure_ms > limits.window_ms
+    counts = {} if forgotten else dict(usage.failure_counts)
+    counts[reason] = counts.get(reason, 0) + 1
+    errors = (0 if forgotten else usage.error_count) + 1
+    usage = replace(
+        usage, error_count=errors, failure_counts=counts, last_failure_ms=mark.at_ms
+    )
+    if reason == "billing":
+        until_ms = mark.at_ms + billing_ms(counts[reason], limits)
+        until_ms = max(until_ms, usage.disabled_until_ms)
+        return replace(usage, disabled_until_ms=until_ms, disabled_reason=reason)
+    until_ms = max(mark.at_ms + cooldown_ms(errors), usage.cooldown_until_ms)
+    return _asked_to_wait(replace(usage, cooldown_until_ms=until_ms), mark)
+
+
+def _asked_to_wait(usage: Usage, mark: Mark) -> Usage:
+    """A service that names its own time is taken at its word when that is longer."""
+    until_ms = mark.at_ms + round((mark.after_s or 0.0) * 1000)
+    if mark.reason == "rate_limit" and until_ms > usage.cooldown_until_ms:
+        return replace(usage, cooldown_until_ms=until_ms)
+    return usage
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What decides a credential's place."""
+
+    id: str
+    kind: Kind
+    last_used_ms: int = 0
+    rests_until_ms: int = 0
+    is_last_good: bool = False
+    is_implicit: bool = False  # from the configuration or the environment: after the file's own
+
+
+def in_order(
+    standings: Sequence[Standing], listed: Sequence[str] | None, preferred: str = ""
+) -> list[Standing]:
+    """The credentials of a provider as they are to be tried.
+
+    With a list, those on it and in its order. Without: by kind, the one that worked last first,
+    then the one used longest ago. Those that rest come last, the first to wake up first.
+    """
+    by_id = {each.id: each for each in standings}
+    if listed is None:
+        order = sorted(by_id.values(), key=_place)
+    else:
+        order = [by_id[id_] for id_ in dict.fromkeys(listed) if id_ in by_id]
+    ready = [each for each in order if not each.rests_until_ms]
+    ready.sort(key=lambda each: each.id != preferred)
+    resting = [each for each in order if each.rests_until_ms]
+    resting.sort(key=lambda each: each.rests_until_ms)
+    return ready + resting
+
+
+def _place(each: Standing) -> tuple[bool, int, bool, int]:
+    last_used_ms = 0 if each.is_implicit else each.last_used_ms  # theirs keep the order of search
+    return each.is_implicit, KINDS.index(each.kind), not each.is_last_good, last_used_ms

@@ -1,0 +1,208 @@
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from homarus.core.errors import (
+    AllFailed,
+    AuthFailed,
+    BadRequest,
+    BillingFailed,
+    ContextOverflow,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    ThinkingRefused,
+)
+from homarus.core.message import Message, user
+from homarus.core.retry import Backoff
+from homarus.providers.base import Delta, Provider, Request, Retried, TextDelta
+from homarus.providers.catalog import Model
+from homarus.providers.fallback import Fallback, Patience, Way
+from homarus.providers.limiter import Limiter
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import Hang, ScriptedProvider, say
+
+PATIENCE = Patience(tries=3, attempt_s=300.0, backoff=Backoff(first_s=1.0, jitter=0.0))
+
+
+class Road:
+    """Ways over scripted providers, and what was marked on each."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(patient=False)
+        self.ways: list[Way] = []
+        self.providers: list[ScriptedProvider] = []
+        self.marks: list[tuple[str, str]] = []
+
+    def add(
+        self, credential: str, *script: Message | ProviderError | Hang, reasoning: bool = True
+    ) -> "Road":
+        provider = ScriptedProvider(script)
+        self.providers.append(provider)
+        model = Model("p", credential, reasoning=reasoning)
+
+        async def opened() -> Provider:
+            return provider
+
+        def mark(exc: ProviderError | None) -> None:
+            self.marks.append((credential, exc.code if exc else "good"))
+
+        self.ways.append(Way(model, credential, opened, mark, Limiter(self.clock)))
+        return self
+
+    def ask(self, request: Request | None = None) -> list[Delta | Message]:
+        async def main() -> list[Delta | Message]:
+            asked = request or Request("x", "", (user("hi"),))
+            return [p async for p in Fallback(self.ways, self.clock, PATIENCE).stream(asked)]
+
+        return asyncio.run(main())
+
+
+def answer(pieces: Iterable[Delta | Message]) -> str:
+    (message,) = [piece for piece in pieces if isinstance(piece, Message)]
+    return message.text
+
+
+def retried(pieces: Iterable[Delta | Message]) -> list[tuple[str, str, float]]:
+    return [(p.model, p.reason, p.wait_s) for p in pieces if isinstance(p, Retried)]
+
+
+def test_the_first_way_that_answers_is_the_only_one_asked() -> None:
+    road = Road().add("a", say("one")).add("b", say("two"))
+    assert answer(road.ask()) == "one"
+    assert road.providers[1].requests == [] and road.marks == [("a", "good")]
+
+
+@pytest.mark.parametrize(
+    "error", [AuthFailed("no"), BillingFailed("no"), RateLimited("no", after_s=5)]
+)
+def test_a_refused_credential_is_marked_and_the_next_is_tried_at_once(error: ProviderError) -> None:
+    road = Road().add("a", error).add("b", say("two"))
+    pieces = road.ask()
+    assert answer(pieces) == "two"
+    assert retried(pieces) == [("a", error.code, 0.0)]
+    assert road.marks == [("a", error.code), ("b", "good")]
+
+
+def test_a_busy_service_is_tried_again_with_growing_pauses_and_then_left() -> None:
+    road = Road().add("a", *[Overloaded("busy")] * 3).add("b", say("two"))
+    pieces = road.ask()
+    assert answer(pieces) == "two"
+    assert [wait for _, _, wait in retried(pieces)] == [1.0, 2.0, 0.0]
+    assert len(road.providers[0].requests) == 3
+
+
+def test_the_last_way_waits_as_long_as_the_service_asks() -> None:
+    road = Road().add("a", RateLimited("slow down", after_s=7.0), say("late"))
+    pieces = road.ask()
+    assert answer(pieces) == "late" and retried(pieces) == [("a", "provider.rate_limited", 7.0)]
+
+
+def test_a_rest_longer_than_a_minute_is_reported_not_waited_for() -> None:
+    road = Road().add("a", RateLimited("tomorrow", after_s=3600))
+    with pytest.raises(RateLimited):
+        road.ask()
+    assert len(road.providers[0].requests) == 1
+
+
+@pytest.mark.parametrize("error", [BadRequest("bad", status=400), ContextOverflow("too long")])
+def test_what_is_wrong_everywhere_stops_at_once(error: ProviderError) -> None:
+    road = Road().add("a", error).add("b", say("two"))
+    with pytest.raises(type(error)):
+        road.ask()
+    assert road.providers[1].requests == []
+
+
+def test_a_model_that_a_service_does_not_have_is_looked_for_elsewhere() -> None:
+    road = Road().add("a", BadRequest("no such model", status=404)).add("b", say("two"))
+    assert answer(road.ask()) == "two"
+
+
+def test_when_every_way_fails_each_is_named() -> None:
+    road = Road().add("a", AuthFailed("key a")).add("b", AuthFailed("key b", fix="mend b"))
+    with pytest.raises(AllFailed, match="key a; key b") as failed:
+        road.ask()
+    assert failed.value.fix == "mend b" and len(failed.value.tried) == 2
+
+
+def test_words_of_a_broken_attempt_are_declared_void() -> None:
+    class Torn(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+            yield TextDelta("half a sen")
+            raise StreamBroken("cut")
+
+    road = Road().add("a").add("b", say("whole"))
+    torn = Torn([])
+
+    async def opened() -> Provider:
+        return torn
+
+    first = road.ways[0]
+    road.ways[0] = Way(first.model, "a", opened, first.mark, first.limiter)
+    pieces = road.ask()
+    kinds = [type(piece).__name__ for piece in pieces]
+    assert kinds == ["TextDelta", "Retried"] * 3 + ["TextDelta", "Message"]
+
+
+def test_thinking_is_lowered_until_the_model_takes_it() -> None:
+    refused = ThinkingRefused("not that hard", status=400)
+    road = Road().add("a", refused, refused, say("ok"))
+    pieces = road.ask(Request("x", "", (user("hi"),), thinking="high"))
+    assert answer(pieces) == "ok"
+    assert [request.thinking for request in road.providers[0].requests] == ["high", "medium", "low"]
+    assert road.marks == [("a", "good")]
+
+
+def test_a_model_that_cannot_think_is_not_asked_to() -> None:
+    road = Road().add("a", say("ok"), reasoning=False)
+    road.ask(Request("x", "", (user("hi"),), thinking="high"))
+    assert road.providers[0].requests[0].thinking == "off"
+
+
+def test_stopping_is_never_taken_for_a_failure() -> None:
+    road = Road().add("a", Hang()).add("b", say("two"))
+
+    async def main() -> None:
+        async with asyncio.timeout(0.01):
+            await drain()
+
+    async def drain() -> None:
+        asked = Request("x", "", (user("hi"),))
+        async for _ in Fallback(road.ways, road.clock, PATIENCE).stream(asked):
+            pass
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    assert road.marks == [] and road.providers[1].requests == []
+
+
+def test_a_silent_model_has_a_deadline_of_its_own() -> None:
+    class Silent(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+            await asyncio.Event().wait()
+            yield TextDelta("never")
+
+    silent = Silent([])
+
+    async def opened() -> Provider:
+        return silent
+
+    road = Road().add("b", say("two"))
+    marks: list[str] = []
+
+    def mark(exc: ProviderError | None) -> None:
+        marks.append(type(exc).__name__)
+
+    way = Way(Model("p", "a"), "a", opened, mark, Limiter(road.clock))
+    patience = Patience(tries=1, attempt_s=0.01)
+
+    async def main() -> str:
+        fallback = Fallback([way, *road.ways], road.clock, patience)
+        pieces = [p async for p in fallback.stream(Request("x", "", (user("hi"),)))]
+        return answer(pieces)
+
+    assert asyncio.run(main()) == "two"
+    assert marks == [ProviderTimeout.__name__]

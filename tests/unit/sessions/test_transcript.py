@@ -1,0 +1,411 @@
+import itertools
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.message import (
+    Image,
+    Json,
+    Message,
+    Origin,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    Usage,
+    user,
+)
+from homarus.sessions.transcript import (
+    Orphan,
+    Settings,
+    Tree,
+    compaction,
+    linearise,
+    message_draft,
+    message_entry,
+    messages_of,
+    model_change,
+    model_snapshot,
+    new_id,
+    orphaned_user,
+    pair_calls,
+    read_message,
+    settings_of,
+    thinking_level_change,
+    unpaired_calls,
+    write_message,
+)
+from homarus.store.base import Entry
+from homarus.store.line import entry_line, load, read_entry
+from homarus.store.scan import scan
+
+SAMPLES = Path(__file__).parents[2] / "data/samples"
+
+# --- the codec ---------------------------------------------------------------------------------
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+counts = st.integers(0, 10**9)
+objects = st.dictionaries(words, st.none() | st.booleans() | st.integers() | words, max_size=3)
+texts = st.builds(Text, words)
+images = st.builds(Image, words, names)
+shown = st.lists(texts | images, max_size=3).map(tuple)
+calls = st.builds(ToolCall, names, names, objects) | st.builds(
+    ToolCall, names, names, st.just({}), names
+)
+usages = st.builds(Usage, counts, counts, counts, counts, counts, st.floats(0, 1000) | st.just(0.0))
+origins = st.builds(
+    Origin, words, words, words, st.sampled_from(get_args(StopReason)), usages, words
+)
+times = st.integers(1, 4_000_000_000_000)
+messages = st.one_of(
+    st.builds(
+        Message,
+        st.just("user"),
+        st.lists(texts | images, min_size=1, max_size=3).map(tuple),
+        times,
+    ),
+    st.builds(
+        Message,
+        st.just("assistant"),
+        st.lists(texts | calls | st.builds(Thinking, words, words), max_size=4).map(tuple),
+        times,
+        origins,
+    ),
+    st.builds(
+        Message,
+        st.just("tool"),
+        st.tuples(st.builds(ToolReturn, names, words, shown, st.booleans(), st.none() | objects)),
+        times,
+    ),
+)
+
+
+@given(messages)
+def test_a_message_comes_back_from_its_line(message: Message) -> None:
+    entry = message_entry(message, "p", "ab12cd34", 5)
+    line = entry_line(entry)
+    row = (line, 0, entry.id, entry.parent, entry.type, entry.at_ms)
+    again = read_entry(row)
+    assert again == Entry("ab12cd34", "p", "message", 5, load(line_data(line)))
+    assert read_message(again) == message
+
+
+def line_data(line: str) -> str:
+    data = json.loads(line)
+    return json.dumps({"message": data["message"]})
+
+
+def sample(name: str) -> list[Entry]:
+    with (SAMPLES / f"transcript-{name}.jsonl").open("rb") as file:
+        return [found.entry for found in scan(file).found]
+
+
+@pytest.mark.parametrize("name", ["agent", "chat", "tool"])
+def test_the_originals_messages_are_written_as_it_writes_them(name: str) -> None:
+    for entry in sample(name):
+        if entry.type != "message":
+            continue
+        message = read_message(entry)
+        assert message is not None
+        again = write_message(message)
+        assert again == entry.data["message"]
+        if entry.data["message"].get("model") != "gateway-injected":
+            assert list(again) == list(entry.data["message"])
+
+
+def test_the_originals_tool_call_is_understood() -> None:
+    found = linearise(sample("tool"), "0d0682d1")
+    assert [message.role for message in found] == [
+        "user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert found[1].calls == (ToolCall("call_e4680cf5", "exec", {"command": "echo bench-ok"}),)
+    assert isinstance(found[2].parts[0], ToolReturn)
+    assert found[2].parts[0].details is not None
+    assert found[1].origin == Origin(
+        "openai-completions", "mock", "mock-1", "toolUse", Usage(12815, 1)
+    )
+    assert unpaired_calls(found) == ()
+
+
+def test_an_answer_no_model_wrote_is_signed_as_the_original_signs_it() -> None:
+    written = write_message(Message("assistant", (Text("note"),), 5))
+    assert (written["api"], written["provider"], written["model"]) == (
+        "openai-responses", "openclaw", "gateway-injected",
+    )  # fmt: skip
+    assert written["usage"]["cost"]["total"] == 0 and written["stopReason"] == "stop"
+
+
+def test_a_message_without_a_time_gets_the_entrys() -> None:
+    assert write_message(user("hi"), 77)["timestamp"] == 77
+    entry = Entry("a", None, "message", 77, {"message": {"role": "user", "content": "hi"}})
+    assert read_message(entry) == user("hi", at_ms=77)
+
+
+def message_of(value: Json) -> Message | None:
+    return read_message(Entry("a", None, "message", 5, {"message": value}))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"role": "user", "content": "plain"}, "plain"),
+        ({"role": "user", "content": ["bare", {"type": "text", "text": " text"}]}, "bare text"),
+        ({"role": "user", "content": [{"type": "audio", "data": "x"}]}, "[audio left out]"),
+        ({"role": "user", "content": [{"no": "type"}]}, "[something left out]"),
+        ({"role": "custom", "content": "note", "customType": "x"}, "note"),
+        ({"role": "hookMessage", "content": [{"type": "text", "text": "h"}]}, "h"),
+        ({"role": "bashExecution", "command": "ls", "output": "a\n", "exitCode": 2},
+         "I ran `ls`:\n```\na\n\n```\n(exit code 2)"),
+    ],
+)  # fmt: skip
+def test_what_others_said_is_read_as_the_users_words(value: Json, text: str) -> None:
+    message = message_of(value)
+    assert message is not None
+    assert (message.role, message.text) == ("user", text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        5,
+        [],
+        {},
+        {"role": None},
+        {"role": "system", "content": "x"},
+        {"role": "user"},
+        {"role": "user", "content": []},
+        {"role": "user", "content": [5, None]},
+        {"role": "toolResult", "content": "x"},
+        {"role": "toolResult", "toolCallId": 5},
+        {"role": "bashExecution", "excludeFromContext": True},
+        {"role": "compactionSummary"},
+    ],
+)
+def test_what_says_nothing_is_left_out(value: Json) -> None:
+    assert message_of(value) is None
+
+
+def test_an_odd_tool_call_is_read_as_far_as_it_goes() -> None:
+    content = [
+        {"type": "toolCall", "id": "1", "name": "a", "arguments": '{"x": 1}'},
+        {"type": "toolCall", "id": "2", "name": "b", "arguments": "{not json"},
+        {"type": "toolCall", "id": "3", "name": "c", "arguments": [1]},
+        {"type": "toolCall", "id": "4", "name": "d"},
+        {"type": "toolCall", "id": "5", "arguments": {}},
+        {"type": "toolCall", "name": "e", "arguments": {}},
+        {"type": "redacted_thinking", "data": "x"},
+    ]
+    message = message_of({"role": "assistant", "content": content})
+    assert message is not None
+    assert message.parts == (
+        ToolCall("1", "a", {"x": 1}),
+        ToolCall("2", "b", {}, "{not json"),
+        ToolCall("3", "c", {}, "[1]"),
+        ToolCall("4", "d", {}),
+    )
+    assert message.origin == Origin("", "", "")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["role", "content", "type", "text", "usage", "cost", "total", "input", "toolCallId",
+             "timestamp", "summary", "arguments", "id", "name", "data"]
+        ),
+        inner | st.sampled_from(["user", "assistant", "toolResult", "text", "image", "toolCall"]),
+        max_size=5,
+    ),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@given(json_values, st.sampled_from(["message", "custom_message", "branch_summary", "compaction"]))
+def test_no_json_at_all_makes_the_reader_raise(value: Json, kind: str) -> None:
+    data = value if isinstance(value, dict) else {}
+    read_message(Entry("a", None, kind, 5, data))
+    message = message_of(value)
+    if message is not None and message.at_ms < 2**53:
+        entry_line(message_entry(message, None, "a", 5))
+
+
+# --- drafts ------------------------------------------------------------------------------------
+
+
+def test_drafts_carry_the_originals_fields() -> None:
+    for draft, entry in zip(
+        (
+            model_change("mock", "mock-1"),
+            thinking_level_change("off"),
+            model_snapshot("mock", "openai-completions", "mock-1", 1794724639503),
+        ),
+        sample("agent"),
+        strict=False,
+    ):
+        assert (draft.type, draft.data) == (entry.type, entry.data)
+
+
+def test_new_ids_are_eight_hex_digits_nobody_has() -> None:
+    taken: set[str] = set()
+    for _ in range(100):
+        made = new_id(taken)
+        assert len(made) == 8 and int(made, 16) >= 0 and made not in taken
+        taken.add(made)
+
+
+# --- the tree ----------------------------------------------------------------------------------
+
+
+def said(entry_id: str, parent: str | None, role: str = "user") -> Entry:
+    message = user(entry_id) if role == "user" else Message("assistant", (Text(entry_id),))
+    return message_draft(message, 5).at(entry_id, parent, 5)
+
+
+def spoken(path: list[Message]) -> list[str]:
+    return [message.text for message in path]
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[Entry]:
+    entries: list[Entry] = []
+    for number in range(draw(st.integers(0, 12))):
+        above = [entry.id for entry in entries]
+        parent = draw(st.none() | st.sampled_from(above)) if above else None
+        entries.append(said(f"{number:08x}", parent))
+    return entries
+
+
+@given(trees(), st.data())
+def test_a_path_leads_from_a_root_to_the_leaf_by_parents(
+    entries: list[Entry], data: st.DataObject
+) -> None:
+    if not entries:
+        assert linearise(entries, None) == []
+        return
+    leaf = data.draw(st.sampled_from(entries))
+    path = Tree(entries, leaf.id).path()
+    assert path[0].parent is None and path[-1] == leaf
+    assert all(child.parent == parent.id for parent, child in itertools.pairwise(path))
+    assert spoken(linearise(entries, leaf.id)) == [entry.id for entry in path]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdefgh")), max_size=8))
+def test_cycles_and_missing_parents_end_a_walk(pairs: list[tuple[str, str]]) -> None:
+    entries = [said(entry_id, parent) for entry_id, parent in pairs]
+    for leaf in "abcdefgh":
+        path = Tree(entries, leaf).path()
+        assert len({entry.id for entry in path}) == len(path)
+
+
+def test_a_branch_leaves_the_other_entries_where_they_are() -> None:
+    tree = Tree([said("a", None), said("b", "a"), said("c", "b")], "c")
+    tree.branch("a")
+    tree.add(said("d", "a"))
+    assert [entry.id for entry in tree.path()] == ["a", "d"]
+    assert [entry.id for entry in tree.path("c")] == ["a", "b", "c"]
+    assert "c" in tree and "z" not in tree
+    tree.branch(None)
+    assert tree.path() == []
+    with pytest.raises(KeyError):
+        tree.branch("z")
+
+
+def test_a_compaction_stands_in_for_what_it_summarised() -> None:
+    path = [
+        said("a", None),
+        said("b", "a"),
+        compaction("first", "a", 10).at("s", "b", 5),
+        said("c", "s"),
+        said("d", "c"),
+        compaction("second", "c", 20).at("t", "d", 5),
+        said("e", "t"),
+    ]
+    found = spoken(linearise(path, "e"))
+    assert "second" in found[0] and "first" not in " ".join(found)
+    assert found[1:] == ["c", "d", "e"]
+    assert "first" in spoken(linearise(path, "d"))[0]
+    assert spoken(linearise(path, "d"))[1:] == ["a", "b", "c", "d"]
+
+
+def test_a_compaction_that_keeps_what_is_not_there_keeps_nothing_before_it() -> None:
+    path = [said("a", None), compaction("sum", "zz", 1).at("s", "a", 5), said("b", "s")]
+    assert spoken(messages_of(path))[1:] == ["b"]
+
+
+def test_summaries_of_branches_and_custom_messages_are_seen_and_notes_are_not() -> None:
+    path = [
+        Entry("a", None, "branch_summary", 5, {"fromId": "x", "summary": "we tried"}),
+        Entry("b", "a", "custom_message", 5, {"customType": "x", "content": "seen"}),
+        Entry("c", "b", "custom", 5, {"customType": "x", "data": {"text": "unseen"}}),
+        Entry("d", "c", "label", 5, {"targetId": "a", "label": "unseen"}),
+        Entry("e", "d", "session_info", 5, {"name": "unseen"}),
+        Entry("f", "e", "something_new", 5, {"content": "unseen"}),
+    ]
+    found = spoken(linearise(path, "f"))
+    assert len(found) == 2 and "we tried" in found[0] and found[1] == "seen"
+
+
+def test_settings_are_those_noted_last() -> None:
+    path = [
+        model_change("a", "1").at("a", None, 5),
+        thinking_level_change("low").at("b", "a", 5),
+        model_change("b", "2").at("c", "b", 5),
+    ]
+    assert settings_of(path) == Settings("b", "2", "low")
+    assert settings_of(sample("chat")) == Settings("mock", "mock-1", "off")
+
+
+def test_an_unanswered_question_is_found_with_the_place_to_go_back_to() -> None:
+    answered = [said("a", None), said("b", "a", "assistant")]
+    assert orphaned_user(answered, "b") is None
+    assert orphaned_user(answered, "a") == Orphan("a", None)
+    asked = [*answered, said("c", "b"), model_change("x", "y").at("d", "c", 5)]
+    assert orphaned_user(asked, "d") == Orphan("c", "b")
+    assert orphaned_user([], None) is None
+    assert orphaned_user(asked, None) is None
+
+
+def call(*ids: str) -> Message:
+    return Message("assistant", tuple(ToolCall(one, "t", {}) for one in ids), 9)
+
+
+def result(call_id: str) -> Message:
+    return Message("tool", (ToolReturn(call_id, "t", (Text("done"),)),), 9)
+
+
+def test_calls_without_a_result_are_found() -> None:
+    talk = [user("go"), call("1", "2"), result("2"), user("x"), call("3")]
+    assert [one.id for one in unpaired_calls(talk)] == ["1", "3"]
+
+
+def test_every_call_gets_its_result_right_after_it() -> None:
+    talk = [user("go"), call("1", "2"), result("2"), user("x"), result("1"), call("3")]
+    paired = pair_calls(talk)
+    assert unpaired_calls(paired) == ()
+    assert [message.role for message in paired] == [
+        "user", "assistant", "tool", "tool", "user", "assistant", "tool",
+    ]  # fmt: skip
+    made = paired[3].parts[0]
+    assert isinstance(made, ToolReturn) and made.is_error and "interrupted" in made.text
+    assert pair_calls(paired) == paired
+
+
+@given(st.lists(st.one_of(
+    st.just(user("u")),
+    st.lists(st.sampled_from("123"), max_size=3, unique=True).map(lambda ids: call(*ids)),
+    st.sampled_from("123").map(result),
+), max_size=10))  # fmt: skip
+def test_pairing_leaves_nothing_open_and_nothing_else_changed(talk: list[Message]) -> None:
+    paired = pair_calls(talk)
+    assert unpaired_calls(paired) == ()
+    spoken_before = [message for message in talk if message.role != "tool"]
+    assert [message for message in paired if message.role != "tool"] == spoken_before
+    assert pair_calls(paired) == paired
