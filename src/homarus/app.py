@@ -13,15 +13,18 @@ from homarus.agent import workspace
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, Runner, agent_of
 from homarus.config.load import Loaded, load
+from homarus.config.log import set_up
 from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings, agents, default_agent
+from homarus.config.schema import Tools
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.keys import store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.tasks import task_group
-from homarus.policy.decide import Rules
+from homarus.policy.decide import Rules, decide
+from homarus.policy.groups import expand
 from homarus.providers.base import Provider
 from homarus.providers.catalog import Model
 from homarus.providers.choose import Choice, choose
@@ -29,14 +32,11 @@ from homarus.providers.connect import connect
 from homarus.sessions.inbox import Inbox
 from homarus.sessions.session import Session, Sessions
 from homarus.store.sqlite import open_store
-from homarus.tools.builtin import exec as exec_tools
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
+from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask, nobody
-
-# Until the tool policy is configurable, a command is put to a person every time.
-STANDING_RULES = (Rules(ask=()),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,14 @@ class App:
         self.bus = Bus()
         self.clock = clock
         self._agents: dict[str, Agent] = {}
+        self._tools: dict[str, Registry] = {}
         lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._runner = Runner(
             sessions=sessions,
             bus=self.bus,
             lanes=lanes,
             clock=clock,
-            tools=Registry.from_modules(file_tools, search_tools, exec_tools),
+            tools=self.tools,
             agent=self.agent,
             connect=models.connect,
             ask=lambda _inbound: ask,
@@ -125,11 +126,24 @@ class App:
                 model=settings.model,
                 thinking=settings.thinking,
                 timeout_s=settings.timeout_s,
-                rules=STANDING_RULES,
+                rules=_rules(self.loaded.config.tools, settings.tools),
                 max_file_chars=settings.bootstrap_max_chars,
                 max_total_chars=settings.bootstrap_total_max_chars,
             )
         return self._agents[agent_id]
+
+    def tools(self, agent_id: str) -> Registry:
+        """The tools an agent may use; what its rules deny, it is not even told of."""
+        if agent_id not in self._tools:
+            agent = self.agent(agent_id)
+            own = agent_settings(self.loaded.config, self.paths, agent_id).tools
+            timeout_s = (own or self.loaded.config.tools).exec.timeout_sec
+            every = Registry.from_modules(file_tools, search_tools)
+            all_tools = Registry([*every, exec_tool(float(timeout_s))])
+            self._tools[agent_id] = all_tools.where(
+                lambda tool: decide(tool.name, *agent.rules).action != "deny"
+            )
+        return self._tools[agent_id]
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
         """The session a person means: the one they name, else the main one of an agent."""
@@ -176,6 +190,12 @@ class App:
         )
 
 
+def _rules(*layers: Tools | None) -> tuple[Rules, ...]:
+    return tuple(
+        Rules(allow=expand(layer.allow or ()), deny=expand(layer.deny)) for layer in layers if layer
+    )
+
+
 @asynccontextmanager
 async def open_app(
     env: Mapping[str, str],
@@ -187,6 +207,7 @@ async def open_app(
     """Config → App; everything is closed again when the block ends."""
     paths = Paths.find(env)
     loaded = load(paths, env)
+    set_up(loaded.config)
     for text in loaded.warnings:
         warn(text)
     clock = clock or SystemClock()

@@ -29,7 +29,7 @@ from homarus.core.message import (
     ToolReturn,
     user,
 )
-from homarus.providers import local, openai
+from homarus.providers import anthropic, local, openai, responses
 from homarus.providers.base import (
     Delta,
     Provider,
@@ -210,12 +210,30 @@ async def openai_stage() -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
+async def anthropic_stage() -> AsyncIterator[Stage]:
+    async with ModelServer() as server:
+        provider = anthropic.create(anthropic.Settings("served", server.url, "sk-contract-key"))
+        yield ServedStage(provider, server)
+        await provider.close()
+
+
+@asynccontextmanager
+async def responses_stage() -> AsyncIterator[Stage]:
+    async with ModelServer() as server:
+        provider = responses.create(responses.Settings("served", server.url, "sk-contract-key"))
+        yield ServedStage(provider, server)
+        await provider.close()
+
+
+@asynccontextmanager
 async def scripted_stage() -> AsyncIterator[Stage]:
     yield ScriptedStage()
 
 
 ROWS = [
     Row("openai", openai_stage),
+    Row("responses", responses_stage),
+    Row("anthropic", anthropic_stage),
     Row("local", local_stage, frozenset({"think", "history", "together"})),
     Row("scripted", scripted_stage),
 ]

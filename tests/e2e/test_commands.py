@@ -211,3 +211,20 @@ def test_no_home_and_an_odd_environment_do_not_crash(home: Home) -> None:
 def test_without_a_model_the_chat_says_how_to_get_one(home: Home) -> None:
     done = home.run("chat", text="hi\n")
     assert done.status == 2 and "homarus models pull demo" in done.err
+
+
+def test_denied_tools_are_neither_offered_nor_run(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    config = json.loads((home.state / "openclaw.json").read_text())
+    home.configure({**config, "tools": {"deny": ["group:runtime", "write"]}})
+    done = home.run("agent", "--message", 'MOCK:tool:write:{"path":"a","content":"b"}§')
+    assert done.status == 0 and not (home.workspace / "a").exists()
+    (entries,) = home.transcripts()
+    (result,) = [e["message"] for e in entries if e.get("message", {}).get("role") == "toolResult"]
+    assert result["isError"] and "no tool named" in result["content"][0]["text"]
+
+
+def test_an_unknown_thinking_level_offers_the_known_ones(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("agent", "--message", "x", "--thinking", "sideways")
+    assert done.status == 2 and "medium" in done.err

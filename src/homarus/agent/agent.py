@@ -8,13 +8,17 @@ from homarus.policy.decide import Rules
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who answers. `model` None means: whatever this machine can offer."""
+    """Who answers.
+
+    `model` None means whatever this machine can offer; `thinking` None, a little where the model
+    can.
+    """
 
     id: str
     name: str
     workspace: Path
     model: str | None = None
-    thinking: str = "off"
+    thinking: str | None = None
     timeout_s: float = 600.0
     rules: tuple[Rules, ...] = ()
     max_file_chars: int = 20_000

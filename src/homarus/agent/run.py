@@ -12,7 +12,7 @@ from homarus.agent.prompt import system_prompt
 from homarus.agent.workspace import Reader
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
-from homarus.core.errors import HomarusError, ProviderTimeout
+from homarus.core.errors import HomarusError, ProviderTimeout, UnknownName
 from homarus.core.event import Emitter, RunEnded, RunStarted, ToolProgressed
 from homarus.core.keys import parse_agent_key
 from homarus.core.lanes import Lanes
@@ -20,6 +20,7 @@ from homarus.core.message import Inbound, Message, Origin, ToolCall, ToolReturn,
 from homarus.policy.decide import Verdict, decide
 from homarus.providers.base import Provider, Request, ThinkLevel
 from homarus.providers.catalog import Model
+from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session, Sessions
 from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
@@ -62,7 +63,7 @@ class Runner:
         bus: Bus,
         lanes: Lanes,
         clock: Clock,
-        tools: Registry,
+        tools: Callable[[str], Registry],
         agent: Callable[[str], Agent],
         connect: Connect,
         ask: Callable[[Inbound], Ask],
@@ -122,9 +123,16 @@ class Runner:
         session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
         provider, model = await self._connect(wishes.model or session.model or agent.model)
         emit(RunStarted(provider=model.provider, model=model.id))
-        thinking = wishes.thinking or session.thinking or agent.thinking
+        thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
         question = user(inbound.text, *inbound.images, at_ms=inbound.at_ms or self._clock.now_ms())
-        await session.begin(question, provider=model.provider, model=model.id, thinking=thinking)
+        await session.begin(
+            question,
+            provider=model.provider,
+            model=model.id,
+            thinking=thinking,
+            api=provider.api,
+            window=model.window,
+        )
         turn = self._turn(
             session, agent, provider, model, thinking=thinking, emit=emit, ask=self._ask(inbound)
         )
@@ -146,11 +154,12 @@ class Runner:
         provider: Provider,
         model: Model,
         *,
-        thinking: str,
+        thinking: ThinkLevel,
         emit: Emitter,
         ask: Ask,
     ) -> Turn:
-        specs = self._tools.specs() if model.calls_tools else ()
+        tools = self._tools(agent.id)
+        specs = tools.specs() if model.calls_tools else ()
         files = self._reader.load(agent.workspace, agent.max_file_chars, agent.max_total_chars)
         system = system_prompt(
             name=agent.name,
@@ -168,16 +177,16 @@ class Runner:
                 emit(ToolProgressed(asked, text))
 
             ctx = ToolContext(session.key, agent.id, agent.workspace, ask, progress)
-            return await call_tool(self._tools, ctx, asked, judge)
+            return await call_tool(tools, ctx, asked, judge)
 
         return Turn(
             provider=provider,
             request=lambda messages: Request(
-                model.id, system, messages, specs, thinking=_level(thinking)
+                model.id, system, messages, specs, thinking=thinking, params=model.params
             ),
             origin=Origin(provider.api, model.provider, model.id),
             call=call,
-            alone=self._tools.alone,
+            alone=tools.alone,
             steering=lambda: self._waiting(session.key),
             follow_up=list,
             emit=emit,
@@ -192,9 +201,11 @@ def agent_of(key: str) -> str:
     return parsed.agent if parsed else "main"
 
 
-def _level(thinking: str) -> ThinkLevel:
-    match thinking:
-        case "minimal" | "low" | "medium" | "high" | "xhigh":
-            return thinking
-        case _:
-            return "off"
+def _level(asked: str | None, model: Model) -> ThinkLevel:
+    """How hard to think: as asked; when nobody asked, a little where the model can."""
+    if asked is None:
+        return "low" if model.reasoning else "off"
+    level = think_level(asked)
+    if level is None:
+        raise UnknownName("thinking level", asked, think_levels(model.provider, model.id))
+    return level

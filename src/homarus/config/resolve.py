@@ -22,10 +22,9 @@ class AgentSettings:
     model: str | None
     fallbacks: tuple[str, ...]
     timeout_s: float
-    thinking: str
+    thinking: str | None
     max_concurrent: int
     context_tokens: int | None
-    user_timezone: str | None
     skip_bootstrap: bool
     bootstrap_max_chars: int
     bootstrap_total_max_chars: int
@@ -66,10 +65,9 @@ def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings
         model=model.primary,
         fallbacks=model.fallbacks,
         timeout_s=float(defaults.timeout_seconds),
-        thinking=defaults.thinking_default or "off",
+        thinking=defaults.thinking_default,
         max_concurrent=defaults.max_concurrent,
         context_tokens=defaults.context_tokens,
-        user_timezone=defaults.user_timezone,
         skip_bootstrap=defaults.skip_bootstrap,
         bootstrap_max_chars=defaults.bootstrap_max_chars,
         bootstrap_total_max_chars=defaults.bootstrap_total_max_chars,

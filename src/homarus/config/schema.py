@@ -21,7 +21,6 @@ Api: TypeAlias = Literal[
     "ollama",
 ]
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-ToolProfile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(gt=0)]
@@ -66,7 +65,6 @@ class ModelEntry(Section):
 
     alias: str | None = None
     params: Mapping[str, Any] = {}
-    streaming: bool | None = None
 
 
 class AgentDefaults(Section):
@@ -75,7 +73,6 @@ class AgentDefaults(Section):
     workspace: Text | None = None
     model: ModelChoice = ModelChoice.model_construct()
     models: Mapping[str, ModelEntry] = {}
-    user_timezone: Text | None = None
     timeout_seconds: Count = 600
     max_concurrent: Count = 4
     context_tokens: Count | None = None
@@ -83,16 +80,12 @@ class AgentDefaults(Section):
     bootstrap_max_chars: Count = 20_000
     bootstrap_total_max_chars: Count = 150_000
     thinking_default: Thinking | None = None
-    verbose_default: Literal["off", "on", "full"] = "off"
 
 
 class Identity(Section):
     """How an agent presents itself."""
 
     name: str | None = None
-    theme: str | None = None
-    emoji: str | None = None
-    avatar: str | None = None
 
 
 class Exec(Section):
@@ -104,9 +97,7 @@ class Exec(Section):
 class Tools(Section):
     """Which tools may be used; `deny` wins."""
 
-    profile: ToolProfile | None = None
     allow: Texts | None = None
-    also_allow: Texts = ()
     deny: Texts = ()
     exec: Exec = Exec.model_construct()
 
@@ -248,9 +239,8 @@ class Auth(Section):
 
 
 class Session(Section):
-    """Where conversations are kept."""
+    """How conversations are named. The main one is always `main`, as in the original."""
 
-    store: Text | None = None
     main_key: Text | None = None
 
 
@@ -260,7 +250,6 @@ class Logging(Section):
     level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
     file: Text | None = None
     redact_sensitive: Literal["off", "tools"] = "tools"
-    redact_patterns: Texts = ()
 
 
 class Env(Section):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.message import Image, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from homarus.providers.anthropic_reply import REDACTED
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN, encode
@@ -47,7 +47,6 @@ class _Call:
     """A tool call whose id is settled when the whole conversation is known."""
 
     id: str
-    name: str
     rest: bytes  # the block without its id
 
     def json(self, call_id: str) -> bytes:
@@ -100,7 +99,7 @@ class Turns:
         """The turns to send, with or without the model's earlier reasoning."""
         turns: list[Turn] = []
         waiting: dict[str, tuple[Turn, str]] = {}
-        used: set[str] = set()
+        used: dict[str, int] = {}
         for message in messages:
             said = self._rendered[message]
             if message.role == "tool":
@@ -189,7 +188,7 @@ def marked(block: bytes, marker: bytes) -> bytes:
 
 
 def opens_with_thought(turns: Sequence[Turn]) -> bool:
-    """Does the work under way begin with reasoning, as a model with a budget demands of it?
+    """Tell whether the work under way begins with reasoning, as a model with a budget demands.
 
     It began with the first turn behind the last question, and goes on as long as there are only
     calls and results. Without work under way there is nothing to demand.
@@ -262,7 +261,7 @@ def wire_name(name: str) -> str:
 
 
 def _add(
-    turns: list[Turn], role: str, said: _Said, used: set[str], *, reasoning: bool
+    turns: list[Turn], role: str, said: _Said, used: dict[str, int], *, reasoning: bool
 ) -> dict[str, str]:
     """Put a message into the last turn if it is of the same role, else into a new one.
 
@@ -284,23 +283,23 @@ def _add(
     return ids
 
 
-def _unique(call_id: str, used: set[str]) -> str:
+def _unique(call_id: str, used: dict[str, int]) -> str:
     """An id that some models use again in every answer is told apart by a number."""
-    unique, number = call_id, 2
+    unique = call_id
     while unique in used:
-        unique = f"{call_id[:56]}_{number}"
-        number += 1
-    used.add(unique)
+        used[call_id] += 1
+        unique = f"{call_id[:50]}_{used[call_id]}"
+    used[unique] = 1
     return unique
 
 
 def _asked_for(call: ToolCall) -> _Call:
+    given = dict(call.args)
     try:
-        given = json.dumps(dict(call.args), allow_nan=False) and dict(call.args)
+        json.dumps(given, allow_nan=False)
     except ValueError:  # a number that JSON does not have
         given = {}
-    rest = encode({"name": wire_name(call.name), "input": given})
-    return _Call(wire_id(call.id), call.name, rest)
+    return _Call(wire_id(call.id), encode({"name": wire_name(call.name), "input": given}))
 
 
 def _result(call_id: str, rest: bytes) -> bytes:
@@ -321,6 +320,7 @@ def _thought(part: Thinking) -> bytes:
 def _file(data: str, mime: str) -> bytes:
     """A picture or a document; a note in the place of what cannot be sent."""
     kind = mime.partition(";")[0].strip().lower()
+    data = "".join(data.split())
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

@@ -115,7 +115,7 @@ def thinking_fields(
 
 
 def is_thinking(fields: Mapping[str, Json]) -> bool:
-    """Does a request with these fields ask for reasoning?"""
+    """Tell whether a request with these fields asks for reasoning."""
     thinking = fields.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") in {"adaptive", "enabled"}
 

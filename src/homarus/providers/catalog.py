@@ -19,7 +19,13 @@ UNKNOWN_MAX_TOKENS = 8_192
 # A server on this machine gives a model far less than the model could hold.
 OWN_SERVER_WINDOW = 32_768
 # The wire formats of the original's configuration that can be spoken today.
-BUILT_APIS = ("openai-completions", "ollama")
+BUILT_APIS = (
+    "openai-completions",
+    "openai-responses",
+    "anthropic-messages",
+    "google-generative-ai",
+    "ollama",
+)
 LOCAL = "local"
 GGUF_MAGIC = b"GGUF"  # how a file of weights begins
 DEMO = "demo"
@@ -59,6 +65,7 @@ class Model:
     price: Price = field(default_factory=Price)
     compat: Mapping[str, Json] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Json] = field(default_factory=dict)
     known: bool = True
     note: str = ""
 
@@ -71,8 +78,8 @@ class Model:
 class Vendor:
     """Someone whose address is known: give a key, or for an own server nothing, and ask.
 
-    `base_url` speaks OpenAI's chat dialect. `key_names` are the environment variables that may
-    hold the key, best first. `default` is the model to take when nobody named one.
+    `base_url` speaks `api`. `key_names` are the environment variables that may hold the key, best
+    first. `default` is the model to take when nobody named one.
     """
 
     id: str
@@ -80,6 +87,7 @@ class Vendor:
     base_url: str
     key_names: tuple[str, ...] = ()
     default: str = ""
+    api: str = "openai-completions"
 
     @property
     def is_own_server(self) -> bool:
@@ -100,17 +108,26 @@ VENDORS: Mapping[str, Vendor] = {
         Vendor(
             "anthropic",
             "Anthropic",
-            "https://api.anthropic.com/v1",
+            "https://api.anthropic.com",
             ("ANTHROPIC_API_KEY",),
             "claude-opus-4-6",
+            "anthropic-messages",
         ),
-        Vendor("openai", "OpenAI", "https://api.openai.com/v1", ("OPENAI_API_KEY",), "gpt-5.2"),
+        Vendor(
+            "openai",
+            "OpenAI",
+            "https://api.openai.com/v1",
+            ("OPENAI_API_KEY",),
+            "gpt-5.2",
+            "openai-responses",
+        ),
         Vendor(
             "google",
             "Google",
-            "https://generativelanguage.googleapis.com/v1beta/openai",
+            "https://generativelanguage.googleapis.com/v1beta",
             ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             "gemini-3.1-pro-preview",
+            "google-generative-ai",
         ),
         Vendor(
             "openrouter",
@@ -234,8 +251,20 @@ def lookup(config: "Config", ref: ModelRef) -> Model:
     entry = entry_of(config, ref.provider)
     for configured in entry.models if entry else ():
         if configured.id == model_id:
-            return _configured(model, configured)
-    return model
+            model = _configured(model, configured)
+    return _for_agents(config, model)
+
+
+def _for_agents(config: "Config", model: Model) -> Model:
+    """What `agents.defaults` says of a model: its params, and how much of its window to use."""
+    defaults = config.agents.defaults
+    named = defaults.models.get(model.ref)
+    most = defaults.context_tokens
+    return replace(
+        model,
+        params=named.params if named else {},
+        window=min(model.window, most) if most else model.window,
+    )
 
 
 def known_models(config: "Config", provider: str) -> list[Model]:

@@ -265,7 +265,11 @@ def call_of(call_id: str, name: str, args: str | dict[str, Json]) -> ToolCall:
     if isinstance(args, dict):
         return ToolCall(call_id, name, args)
     found = _object_in(args) if args.strip() else {}
-    return ToolCall(call_id, name, {}, broken=args) if found is None else ToolCall(call_id, name, found)
+    return (
+        ToolCall(call_id, name, {}, broken=args)
+        if found is None
+        else ToolCall(call_id, name, found)
+    )
 
 
 def _refuse(word: str) -> Json:

@@ -7,6 +7,7 @@ lives.
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -183,7 +184,23 @@ class Turns:
 
 def encode(value: Json) -> bytes:
     """JSON in as few bytes as it takes; half a surrogate pair becomes a question mark."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # NaN and infinity, which no service takes
+        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def _finite(value: Json) -> Json:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {name: _finite(held) for name, held in value.items()}
+        case list() | tuple():
+            return [_finite(held) for held in value]
+        case _:
+            return value
 
 
 def tool_list(tools: Iterable[ToolSpec]) -> bytes:

@@ -26,6 +26,7 @@ class Compat:
     assistant_after_tool_result: bool = False
     thinking_as_text: bool = False
     mistral_tool_ids: bool = False
+    strict: bool | None = None  # takes `strict` in a tool; None: not said
     unsigned_calls: bool = False  # Gemini 3 demands a signature on each call; this waives it
 
 
@@ -40,6 +41,7 @@ _KEYS = {
     "requiresAssistantAfterToolResult": "assistant_after_tool_result",
     "requiresThinkingAsText": "thinking_as_text",
     "requiresMistralToolIds": "mistral_tool_ids",
+    "supportsStrictMode": "strict",
 }
 
 _PLAIN = Compat()
@@ -66,18 +68,30 @@ def compat_of(base_url: str, *overrides: Mapping[str, Json]) -> Compat:
     return compat
 
 
-def _by_address(base_url: str) -> Compat:
+def is_openais_own(base_url: str) -> bool:
+    """Whether OpenAI itself answers there, and so with all that it offers."""
+    host = _host(base_url)
+    return host == "openai.com" or host.endswith(".openai.com")
+
+
+def _host(base_url: str) -> str:
     try:
-        host = (urlsplit(base_url).hostname or "").lower()
+        return (urlsplit(base_url).hostname or "").lower()
     except ValueError:  # not an address; asking it will say so
-        host = ""
+        return ""
+
+
+def _by_address(base_url: str) -> Compat:
+    host = _host(base_url)
     for domain, compat in _BY_DOMAIN.items():
         if host == domain or host.endswith("." + domain):
             return compat
     return _PLAIN
 
 
-_TYPES = {field.name: type(field.default) for field in fields(Compat)}
+_TYPES = {
+    field.name: bool if field.default is None else type(field.default) for field in fields(Compat)
+}
 
 
 def _fits(name: str, value: Json) -> bool:

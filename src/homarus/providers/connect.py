@@ -6,6 +6,7 @@ when either is missing.
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from homarus.config.paths import Paths, expand
 from homarus.config.refs import ModelRef, normalize_provider_id, resolve_model_ref
@@ -23,6 +24,7 @@ from homarus.providers.catalog import (
     lookup,
     vendors,
 )
+from homarus.providers.compat import is_openais_own
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -104,8 +106,25 @@ def check(config: "Config", ref: ModelRef) -> None:
         )
 
 
+def api_of(config: "Config", model: Model) -> str:
+    """The wire a model is asked over: the configuration's word, else its vendor's own."""
+    entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
+    own = next((m.api for m in entry.models if m.id == model.id), None) if entry else None
+    told = own or (entry.api if entry else None)
+    if told or vendor is None:
+        return told or "openai-completions"
+    if vendor.api == "openai-responses" and entry and entry.base_url:
+        # Who stands in for OpenAI speaks chat; the newer wire only when the configuration says so.
+        return vendor.api if is_openais_own(entry.base_url) else "openai-completions"
+    if vendor.api == "google-generative-ai" and entry and entry.base_url:
+        # Google answers OpenAI's dialect too, under an address that says so.
+        path = urlsplit(entry.base_url).path.rstrip("/")
+        return "openai-completions" if path.endswith("/openai") else vendor.api
+    return vendor.api
+
+
 def _remote(config: "Config", env: Mapping[str, str], model: Model) -> Provider:
-    from homarus.providers import openai
+    from homarus.providers.http import Settings
 
     entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
     base_url = (entry and entry.base_url) or (vendor.base_url if vendor else "")
@@ -120,14 +139,31 @@ def _remote(config: "Config", env: Mapping[str, str], model: Model) -> Provider:
             f"there is no key for {vendor.name}",
             fix=f"set {' or '.join(vendor.key_names)} in the environment, or {where}.apiKey",
         )
-    settings = openai.Settings(
+    settings = Settings(
         model.provider,
         base_url,
         key,
         headers=dict(entry.headers) if entry else {},
-        auth_header=entry.auth_header is not False if entry else True,
+        auth_header=entry.auth_header if entry else None,
     )
-    return openai.create(settings, models=[*known_models(config, model.provider), model])
+    models = [*known_models(config, model.provider), model]
+    match api_of(config, model):
+        case "anthropic-messages":
+            from homarus.providers import anthropic
+
+            return anthropic.create(settings, models=models)
+        case "google-generative-ai":
+            from homarus.providers import google
+
+            return google.create(settings, models=models)
+        case "openai-responses":
+            from homarus.providers import responses
+
+            return responses.create(settings, models=models)
+        case _:
+            from homarus.providers import openai
+
+            return openai.create(settings, models=models)
 
 
 def _local(model: Model, paths: Paths) -> Provider:

@@ -58,6 +58,7 @@ class Problem:
     status: int
     words: str
     codes: str = ""  # its code, type and status words, lower case, blank-separated
+    after_s: float | None = None  # how long it asks us to wait
 
 
 def problem_in(body: Json, status: int = 0) -> Problem:
@@ -76,9 +77,26 @@ def problem_in(body: Json, status: int = 0) -> Problem:
     raw = inner.get("metadata")
     if isinstance(raw, Mapping) and raw.get("raw"):  # OpenRouter: what the vendor behind it said
         words = f"{words}: {raw['raw']}"
+    reasons, after_s = _details(inner.get("details"))
     numbers = [int(str(code)) for code in named if _is_status(code)]
-    codes = " ".join(str(code).lower() for code in named if code)
-    return Problem(status or (numbers[0] if numbers else 0), str(words or codes or inner), codes)
+    codes = " ".join(str(code).lower() for code in (*named, *reasons) if code)
+    status = status or (numbers[0] if numbers else 0)
+    return Problem(status, str(words or codes or inner), codes, after_s)
+
+
+def _details(details: Json) -> tuple[list[str], float | None]:
+    """What Google adds to an error: its reasons, and how long to wait."""
+    reasons: list[str] = []
+    after_s: float | None = None
+    for detail in details if isinstance(details, list) else ():
+        if not isinstance(detail, Mapping):
+            continue
+        if isinstance(detail.get("reason"), str):
+            reasons.append(detail["reason"])
+        delay = detail.get("retryDelay")
+        seconds = _number(delay.removesuffix("s")) if isinstance(delay, str) else None
+        after_s = after_s if seconds is None else _bounded(seconds)
+    return reasons, after_s
 
 
 def problem_of(body: bytes, status: int) -> Problem:
@@ -110,6 +128,7 @@ def error_of(
     subject: Subject, problem: Problem, after_s: float | None = None, *, midway: bool = False
 ) -> ProviderError:
     """The error for a problem; `midway` when the answer had begun."""
+    after_s = problem.after_s if after_s is None else after_s
     kind = _kind(problem, midway=midway)
     how = f" (HTTP {problem.status})" if problem.status else ""
     message = subject.tell(f"{_WHAT[kind]}{how}: {problem.words}")
@@ -182,31 +201,37 @@ _OVERFLOW = re.compile(
     r"|(input|prompt) tokens? (count )?.{0,40}exceeds?|exceeds the maximum number of tokens"
     r"|exceeded model token limit|reduce the length of the (messages|prompt|input)"
     r"|too large for model with|tokens \+ .?max_new_tokens.? must be"
-    r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min",
+    r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min"
+    r"|request payload size exceeds",
 )
 _IMAGE = re.compile(
-    r"image_too_large|invalid_image_size"
+    r"image_(file_)?too_large|invalid_image_size"
     r"|images?\b.{0,60}(too (large|big)|exceeds?|larger than|maximum (allowed )?size)"
     r"|(too (large|big)|exceeds?).{0,30}\bimage\b"
 )
 _FILTER = re.compile(
     r"content_filter|content_policy|responsibleaipolicy|content management policy"
-    r"|input was flagged|moderation|safety system"
+    r"|input was flagged|moderation|safety system|usage polic|bio_policy|policy_violation"
 )
 _BILLING = re.compile(
     r"insufficient[_ ](quota|balance|credits?|funds)|billing_hard_limit|billing_not_active"
     r"|credit balance|payment required|out of credits?|requires more credits|not enough credits?"
+    r"|billing_disabled|enable billing|requires billing|spend(ing)? (cap|limit)"
+    r"|prepay(ment)? (credits|funds) (are|is) depleted"
 )
 _AUTH = re.compile(
     r"invalid_api_key|invalid api key|incorrect api key|api key not valid|authentication_error"
-    r"|invalid_authentication|unauthenticated"
+    r"|invalid_authentication|unauthenticated|api_key_invalid|api key expired"
 )
 _LIMIT = re.compile(r"rate[_ -]?limit|too many requests|limit (reached|exceeded)|quota|throttl")
 _LIMIT_CODE = re.compile(r"rate_limit|resource_exhausted|too_many_requests")
 _BUSY = re.compile(
     r"overloaded|server_error|internal_error|unavailable|api_error|at capacity|insufficient_system"
 )
-_INVALID = re.compile(r"invalid|bad_?request|tool_use_failed|not_found|badrequest|unsupported")
+_INVALID = re.compile(
+    r"invalid|bad_?request|tool_use_failed|not_found|badrequest|unsupported"
+    r"|image_parse|image_too_small|empty_image|download_image|residency"
+)
 _TIMEOUT = re.compile(r"\btimed? ?out\b|timeout")
 
 
@@ -221,6 +246,8 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
             return kind
     if problem.status not in {401, 429} and problem.status < 500 and _FILTER.search(text):
         return ContentFiltered
+    if "deadline_exceeded" in problem.codes:
+        return ProviderTimeout
     if problem.status >= 400:
         return _by_status(problem.status, text)
     return _by_words(problem.codes, text, midway=midway)
@@ -243,6 +270,7 @@ _STATUS: dict[int, type[ProviderError]] = {
     413: ContextOverflow,
     425: Overloaded,
     429: RateLimited,
+    499: Overloaded,  # cancelled, but not by us
 }
 
 

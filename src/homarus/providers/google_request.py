@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import (
     INTERRUPTED,
@@ -31,6 +31,7 @@ API = "google-generative-ai"
 BEGAN = "(The beginning of this conversation is not shown.)"
 GO_ON = "Go on."
 SHOWN = "[A picture was shown here.]"
+PICTURES_BELOW = "(See the picture below.)"
 LEFT_OUT = "[An attachment was left out: this model cannot read it.]"
 # Google's own word for a part whose signature is not at hand.
 UNSIGNED = "skip_thought_signature_validator"
@@ -139,7 +140,7 @@ class Turns:
             case "tool":
                 return self._returned(message)
 
-    def _shown(self, parts: Iterable[object]) -> tuple[bytes, ...]:
+    def _shown(self, parts: Iterable[Part]) -> tuple[bytes, ...]:
         """What a person or a tool showed."""
         shown: list[Json] = []
         for part in parts:
@@ -225,7 +226,6 @@ class Turns:
         )
 
 
-PICTURES_BELOW = "(See the picture below.)"
 _NO_RESULT = encode({"error": INTERRUPTED})
 
 
@@ -252,7 +252,7 @@ def wire_name(name: str) -> str:
 
 
 def is_base64(text: str) -> bool:
-    """Is this what Google takes for bytes?"""
+    """Whether Google takes this for bytes."""
     try:
         return bool(text) and bool(binascii.a2b_base64(text, strict_mode=True))
     except ValueError:

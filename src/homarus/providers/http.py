@@ -286,11 +286,13 @@ def _split(url: str) -> SplitResult:
 
 
 def _joined(base_url: str, path: str) -> str:
-    """The base with the method's path, before a query if there is one; empty if it is no base."""
+    """The base with the method's path, and the queries of both; empty if it is no base."""
     parts = _split(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return ""
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path, fragment=""))
+    path, _, query = path.partition("?")
+    query = "&".join(filter(None, (query, parts.query)))
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path, query=query, fragment=""))
 
 
 def _without_secrets(url: str) -> str:

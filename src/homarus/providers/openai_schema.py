@@ -36,7 +36,7 @@ def parameters(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def fits_strict(schema: Json, depth: int = 0) -> bool:
-    """Does strict mode take this schema as it is?"""
+    """Whether strict mode takes this schema as it is."""
     if not isinstance(schema, Mapping) or depth > MAX_STRICT_DEPTH:
         return False
     if not _STRICT.issuperset(schema) or not _says_what(schema):

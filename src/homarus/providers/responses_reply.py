@@ -39,7 +39,8 @@ _THOUGHTS = {
     "response.reasoning_summary_text.delta": "summary_index",
     "response.reasoning_text.delta": "content_index",
 }
-_ARGUMENTS = "response.function_call_arguments."
+CALL = "function_call"
+_NAMES = ("id", "call_id", "name", "phase")
 
 
 class Reply:
@@ -49,12 +50,15 @@ class Reply:
         self.status = ""  # how it ended: completed, incomplete, failed or cancelled
         self.reason = ""  # why it is incomplete
         self.error: Mapping[str, Json] = {}  # why it failed
-        self._items: dict[int, _Item] = {}
+        self._items: list[_Item] = []
+        self._by_index: dict[int | None, _Item] = {}
         self._usage: Mapping[str, Json] = {}
 
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
         """Take an event in; what it said is returned."""
         kind = event.get("type")
+        if not isinstance(kind, str):
+            return self._whole(event)
         if kind in _TEXTS:
             said = event.get("delta")
             if not said or not isinstance(said, str):
@@ -65,16 +69,14 @@ class Reply:
             return self._think(event, _THOUGHTS[kind])
         if kind in _ENDS:
             return self._end(event.get("response"), _ENDS[kind])
-        if not isinstance(kind, str):
-            return self._whole(event)
         return self._note(kind, event)
 
     def message_parts(self) -> tuple[Part, ...]:
         """What was thought, said and asked for, in the order of its items."""
         parts: list[Part] = []
         ids: set[str] = set()
-        for index in sorted(self._items):
-            part = self._items[index].part()
+        for item in self._items:
+            part = item.part()
             if isinstance(part, ToolCall):
                 if not part.id or part.id in ids:
                     part = ToolCall(_new_id(), part.name, part.args, part.broken)
@@ -87,8 +89,7 @@ class Reply:
         """How it ended, in our words."""
         if self.status == "incomplete":
             return "length"
-        calls = any(item.kind == "function_call" for item in self._items.values())
-        return "toolUse" if calls else "stop"
+        return "toolUse" if any(item.kind == CALL for item in self._items) else "stop"
 
     def usage(self, price: Price) -> Usage:
         """What it cost: the words of this wire are those of the other, under new names."""
@@ -121,32 +122,47 @@ class Reply:
             told = event.get("item")
             if not isinstance(told, dict):
                 raise Malformed("an item is not an object")
-            item = self._item(event, str(told.get("type", "")))
-            return item.tell(told, whole=kind.endswith("done"))
-        if kind.startswith(_ARGUMENTS):
-            item = self._item(event, "function_call")
+            begins = kind.endswith("added")
+            item = self._told_item(event, told, begins=begins)
+            if not begins:
+                return item.tell(told)
+            item.announce(told)
+        elif kind.startswith("response.function_call_arguments."):
+            item = self._item(event, CALL)
             if kind.endswith("delta"):
                 delta = event.get("delta")
-                if isinstance(delta, str):
-                    item.texts.append(delta)
-            else:
-                item.tell({"arguments": event.get("arguments"), "name": event.get("name")})
+                item.texts.append(delta if isinstance(delta, str) else "")
+            elif event.get("arguments"):
+                item.told["arguments"] = event["arguments"]
         return ()
 
     def _item(self, event: Mapping[str, Json], kind: str) -> "_Item":
-        """The item that an event is about; one that was never announced begins here."""
-        index = event.get("output_index")
-        if not isinstance(index, int):
-            index = max(self._items, default=0)
-        item = self._items.get(index)
-        if item is None:
-            item = self._items[index] = _Item(kind)
+        """The item that a piece belongs to; one that was never announced begins here."""
+        item = self._by_index.get(_index(event))
+        return item if item is not None and item.kind == kind else self._begin(event, kind)
+
+    def _told_item(
+        self, event: Mapping[str, Json], told: Mapping[str, Json], *, begins: bool
+    ) -> "_Item":
+        """The item that is told of. Some services number them all 0, or change an item's id."""
+        kind, item = _kind(told), self._by_index.get(_index(event))
+        if item is None or item.kind != kind:
+            return self._begin(event, kind)
+        another = _differ(item.told, told, "id") and (begins or item.is_whole)
+        return self._begin(event, kind) if another else item
+
+    def _begin(self, event: Mapping[str, Json], kind: str) -> "_Item":
+        item = _Item(kind)
+        self._items.append(item)
+        self._by_index[_index(event)] = item
         return item
 
     def _whole(self, event: Mapping[str, Json]) -> Sequence[Delta]:
         """An answer in one piece, not streamed."""
         if not isinstance(event.get("output"), list):
             raise Malformed("an event has no type")
+        if event.get("status") in ("queued", "in_progress"):
+            raise Malformed("it is not there yet")
         return self._end(event, "completed")
 
     def _end(self, response: Json, status: str) -> Sequence[Delta]:
@@ -154,34 +170,21 @@ class Reply:
         told = response if isinstance(response, dict) else {}
         own = told.get("status")
         self.status = own if isinstance(own, str) and own in _ENDED else status
-        details, error, usage = (
-            told.get(name) for name in ("incomplete_details", "error", "usage")
-        )
-        if isinstance(details, dict):
-            self.reason = str(details.get("reason") or "")
-        if isinstance(error, dict):
-            self.error = error
-        if isinstance(usage, dict):
-            self._usage = usage
+        self.reason = str(_object(told, "incomplete_details").get("reason") or "")
+        self.error = _object(told, "error")
+        self._usage = _object(told, "usage")
         output = told.get("output")
+        rest = list(self._items)
         said: list[Delta] = []
-        for position, item in enumerate(output if isinstance(output, list) else ()):
-            if isinstance(item, dict):
-                said += self._place(position, item).tell(item, whole=True)
+        for again in output if isinstance(output, list) else ():
+            if isinstance(again, dict):
+                item = _find(rest, again)
+                if item is None:
+                    item = self._begin({}, _kind(again))
+                else:
+                    rest.remove(item)
+                said += item.tell(again)
         return said
-
-    def _place(self, position: int, told: Mapping[str, Json]) -> "_Item":
-        """The item that was streamed and is told again; or a new one, behind the others."""
-        kind, item_id = str(told.get("type", "")), told.get("id")
-        for item in self._items.values():
-            if item_id and item.told.get("id") == item_id:
-                return item
-        here = self._items.get(position)
-        if here is not None and here.kind == kind and not (item_id and here.told.get("id")):
-            return here
-        index = position if here is None else max(self._items) + 1
-        made = self._items[index] = _Item(kind)
-        return made
 
 
 class _Item:
@@ -196,22 +199,22 @@ class _Item:
         self.told: dict[str, Json] = {}
         self.is_whole = False
 
-    def tell(self, told: Mapping[str, Json], *, whole: bool = False) -> Sequence[Delta]:
-        """Learn what it is; what was not streamed before is returned."""
+    def announce(self, told: Mapping[str, Json]) -> None:
+        """Learn who it is; what it says comes in pieces, and may be unfinished here."""
+        self.told.update((name, told[name]) for name in _NAMES if told.get(name))
+
+    def tell(self, told: Mapping[str, Json]) -> Sequence[Delta]:
+        """Learn the whole of it; what was not streamed is returned."""
         self.told.update((name, value) for name, value in told.items() if value)
-        self.kind = str(self.told.get("type") or self.kind)
-        if not whole:
-            return ()
         self.is_whole = True
-        streamed = "".join(self.texts)
-        text = self.text()
-        if self.kind not in {"message", "reasoning"} or not text.startswith(streamed):
+        if self.kind not in {"message", "reasoning"}:
             return ()
-        rest = text[len(streamed) :]
+        streamed, text = "".join(self.texts), self.text()
+        rest = text[len(streamed) :] if text.startswith(streamed) else ""
         if not rest:
             return ()
         self.texts.append(rest)
-        return (TextDelta(rest),) if self.kind == "message" else (ThinkingDelta(rest),)
+        return (TextDelta(rest) if self.kind == "message" else ThinkingDelta(rest),)
 
     def text(self) -> str:
         """Its words: as told whole, else as they came."""
@@ -232,33 +235,60 @@ class _Item:
                 text, signature = self.text(), self._signature()
                 return Thinking(text, signature) if text or signature else None
             case "function_call":
-                return self._call()
-            case "image_generation_call" if isinstance(self.told.get("result"), str):
-                kind = self.told.get("output_format") or "png"
-                return Image(self.told["result"], f"image/{kind}")
+                args = self.told.get("arguments")
+                given = args if isinstance(args, str | dict) else "".join(self.texts)
+                call_id = _string(self.told, "call_id") or _string(self.told, "id")
+                return call_of(call_id, _string(self.told, "name"), given)
+            case "image_generation_call":
+                data = _string(self.told, "result")
+                kind = _string(self.told, "output_format") or "png"
+                return Image(data, f"image/{kind}") if data else None
             case _:
                 return None
 
-    def _call(self) -> ToolCall:
-        args = self.told.get("arguments")
-        if not isinstance(args, str | dict):
-            args = "".join(self.texts)
-        call_id = self.told.get("call_id") or self.told.get("id")
-        name = self.told.get("name")
-        return call_of(
-            call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "", args
-        )
-
     def _signature(self) -> str:
         """The whole item, to be sent back: the service keeps nothing."""
-        if not self.is_whole or self.told.get("status") in {"incomplete", "in_progress"}:
+        if not self.is_whole or self.told.get("status") in ("incomplete", "in_progress"):
             return ""
         kept = {name: value for name, value in self.told.items() if name != "status"}
-        return _json({"summary": [], **kept})
+        return _json({"type": "reasoning", "summary": [], **kept})
 
     def _phase(self) -> str:
-        phase = self.told.get("phase")
-        return _json({"v": 1, "id": self.told.get("id"), "phase": phase}) if phase else ""
+        phase = _string(self.told, "phase")
+        return _json({"v": 1, "id": _string(self.told, "id"), "phase": phase}) if phase else ""
+
+
+def _find(items: Sequence[_Item], told: Mapping[str, Json]) -> _Item | None:
+    """The one of these that is told of: by its id, else the first of its kind."""
+    same = [item for item in items if item.kind == _kind(told)]
+    for name in ("id", "call_id"):
+        for item in same:
+            if told.get(name) and item.told.get(name) == told[name]:
+                return item
+    return same[0] if same else None
+
+
+def _index(event: Mapping[str, Json]) -> int | None:
+    index = event.get("output_index")
+    return index if isinstance(index, int) else None
+
+
+def _kind(told: Mapping[str, Json]) -> str:
+    return _string(told, "type")
+
+
+def _differ(one: Mapping[str, Json], other: Mapping[str, Json], name: str) -> bool:
+    return bool(one.get(name) and other.get(name) and one[name] != other[name])
+
+
+def _string(told: Mapping[str, Json], name: str) -> str:
+    value = told.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _object(told: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = told.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _texts(parts: Json, *names: str) -> list[str]:
@@ -270,7 +300,10 @@ def _texts(parts: Json, *names: str) -> list[str]:
 
 
 def _json(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:  # nobody means it
+        return ""
 
 
 def _new_id() -> str:

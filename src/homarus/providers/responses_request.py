@@ -107,20 +107,20 @@ class Items:
             if isinstance(part, Thinking):
                 thought = _thought(part) if wrote else None
                 if thought is not None:
-                    yield from _spoken(said, wrote)
+                    yield from _spoken(said, wrote=wrote)
                     thoughts.append(thought)
             elif isinstance(part, ToolCall):
-                yield from _spoken(said, wrote)
+                yield from _spoken(said, wrote=wrote)
                 yield from _taken(thoughts)
                 yield _asked_for(part)
             elif not isinstance(part, ToolReturn):
                 text = part if isinstance(part, Text) else Text(SHOWN)
                 if said and said[-1].signature != text.signature:
-                    yield from _spoken(said, wrote)
+                    yield from _spoken(said, wrote=wrote)
                 if text.text:
                     yield from _taken(thoughts)
                     said.append(text)
-        yield from _spoken(said, wrote)
+        yield from _spoken(said, wrote=wrote)
 
     def _returned(self, message: Message) -> _Turn:
         result = next((part for part in message.parts if isinstance(part, ToolReturn)), None)
@@ -211,7 +211,7 @@ def _tool(spec: ToolSpec, *, strict: bool | None) -> dict[str, Json]:
     return {**made, "parameters": schema, "strict": bool(strict) and fits_strict(schema)}
 
 
-def _spoken(said: list[Text], wrote: bool) -> Iterable[_Item]:
+def _spoken(said: list[Text], *, wrote: bool) -> Iterable[_Item]:
     """The words so far as one item."""
     if said:
         phase = _phase(said[0].signature) if wrote else None
@@ -228,7 +228,11 @@ def _thought(part: Thinking) -> _Item | None:
     """The reasoning item that a signature holds, if it can be sent back."""
     item = _object_in(part.signature)
     item_id, secret = item.get("id"), item.get("encrypted_content")
-    if item.get("type") != "reasoning" or not isinstance(item_id, str) or not _ID.fullmatch(item_id):
+    if (
+        item.get("type") != "reasoning"
+        or not isinstance(item_id, str)
+        or not _ID.fullmatch(item_id)
+    ):
         return None
     made = {"type": "reasoning", "id": item_id, "summary": _texts(item, "summary", "summary_text")}
     content = _texts(item, "content", "reasoning_text")

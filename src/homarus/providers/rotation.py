@@ -36,7 +36,10 @@ Slot: TypeAlias = tuple[str, str]
 KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")  # the cheapest for its owner first
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-MAX_COOLDOWN_MS = HOUR_MS
+COOLDOWN_MINUTES = (1, 5, 25, 60)  # the last for every further failure
+# A time further ahead was not written by a clock that is right now.
+LONGEST_REST_MS = 31 * 24 * HOUR_MS
+LONGEST_WAIT_S = 24 * 3600.0
 _PER_MODEL: frozenset[Reason] = frozenset({"rate_limit", "timeout", "unknown"})
 
 
@@ -104,18 +107,19 @@ def reason_of(error: ProviderError) -> Reason | None:
 
 def cooldown_ms(failures: int) -> int:
     """The rest after so many failures in a row: 1, 5, 25, 60 minutes."""
-    return min(MAX_COOLDOWN_MS, MINUTE_MS * 5 ** min(failures - 1, 3))
+    return COOLDOWN_MINUTES[min(failures, len(COOLDOWN_MINUTES)) - 1] * MINUTE_MS
 
 
 def billing_ms(failures: int, limits: Limits) -> int:
     """The rest of an empty account: doubled each time, up to a day."""
-    return min(limits.billing_max_ms, limits.billing_backoff_ms * 2 ** min(failures - 1, 32))
+    longest_ms = min(limits.billing_max_ms, LONGEST_REST_MS)
+    return min(longest_ms, limits.billing_backoff_ms << min(failures - 1, 32))
 
 
 def rests_until_ms(usage: Usage, now_ms: int) -> int:
     """When it may be used again; 0: now."""
-    until_ms = max(usage.cooldown_until_ms, usage.disabled_until_ms)
-    return until_ms if until_ms > now_ms else 0
+    both = (usage.cooldown_until_ms, usage.disabled_until_ms)
+    return max((ms for ms in both if now_ms < ms <= now_ms + LONGEST_REST_MS), default=0)
 
 
 def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot, Usage]:
@@ -134,8 +138,13 @@ def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot
     return {slot: new for slot, new in after.items() if new != usage.get(slot, UNUSED)}
 
 
+def _is_old_news(usage: Usage, mark: Mark) -> bool:
+    """Whether the request began before the last failure, by a clock that is not off."""
+    return mark.begun_ms < usage.last_failure_ms <= mark.at_ms + MINUTE_MS
+
+
 def _cleared(usage: Usage, mark: Mark) -> Usage:
-    if mark.begun_ms < usage.last_failure_ms:
+    if _is_old_news(usage, mark):
         return usage
     return Usage(last_used_ms=usage.last_used_ms)
 
@@ -143,26 +152,25 @@ def _cleared(usage: Usage, mark: Mark) -> Usage:
 def _failed(usage: Usage, reason: Reason, mark: Mark, limits: Limits) -> Usage:
     if reason == "format":
         return usage
-    if mark.begun_ms < usage.last_failure_ms:
+    if _is_old_news(usage, mark):
         return _asked_to_wait(usage, mark)
-    forgotten = mark.at_ms - usage.last_failure_ms > limits.window_ms
+    since_ms = mark.at_ms - usage.last_failure_ms
+    forgotten = not -MINUTE_MS <= since_ms <= limits.window_ms
     counts = {} if forgotten else dict(usage.failure_counts)
     counts[reason] = counts.get(reason, 0) + 1
     errors = (0 if forgotten else usage.error_count) + 1
-    usage = replace(
-        usage, error_count=errors, failure_counts=counts, last_failure_ms=mark.at_ms
-    )
+    usage = replace(usage, error_count=errors, failure_counts=counts, last_failure_ms=mark.at_ms)
     if reason == "billing":
         until_ms = mark.at_ms + billing_ms(counts[reason], limits)
-        until_ms = max(until_ms, usage.disabled_until_ms)
         return replace(usage, disabled_until_ms=until_ms, disabled_reason=reason)
-    until_ms = max(mark.at_ms + cooldown_ms(errors), usage.cooldown_until_ms)
+    until_ms = mark.at_ms + cooldown_ms(errors)
     return _asked_to_wait(replace(usage, cooldown_until_ms=until_ms), mark)
 
 
 def _asked_to_wait(usage: Usage, mark: Mark) -> Usage:
     """A service that names its own time is taken at its word when that is longer."""
-    until_ms = mark.at_ms + round((mark.after_s or 0.0) * 1000)
+    wait_s = min(max(0.0, mark.after_s or 0.0), LONGEST_WAIT_S)
+    until_ms = mark.at_ms + round(wait_s * 1000)
     if mark.reason == "rate_limit" and until_ms > usage.cooldown_until_ms:
         return replace(usage, cooldown_until_ms=until_ms)
     return usage

@@ -8,6 +8,7 @@ held of an unfinished event is bounded.
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
+_IN_JSON = (b" ", b"\t", b"}", b"]", b'"')
 
 
 def _is_one_event(piece: bytes) -> bool:
@@ -79,6 +80,8 @@ class EventReader:
             data = b'{"error":' + line[6:] + b"}"
         elif line == b"data":
             data = b""
+        elif line.startswith((b"{", b"[{")) or (self._data and line.startswith(_IN_JSON)):
+            data = line  # Google's way to fail midway: bare JSON, over several lines
         else:
             return
         self._data.append(data)

@@ -1,5 +1,6 @@
 """SQLite's errors in our words: what happened, to which file, and what to do next."""
 
+import os
 from pathlib import Path
 from types import TracebackType
 
@@ -12,7 +13,9 @@ def store_error(exc: apsw.Error, path: Path) -> StoreError:
     """The error of ours that an error of SQLite means."""
     match exc:
         case apsw.FullError():
-            return DiskFull(f"no room to write {path}", fix="free some disk space; it goes on then")
+            return _full(path)
+        case apsw.IOError() if not _room(path):
+            return _full(path)
         case apsw.CorruptError() | apsw.NotADBError():
             return Corrupt(f"{path} is damaged: {exc}", fix="run `homarus doctor`")
         case apsw.BusyError() | apsw.LockedError():
@@ -25,6 +28,17 @@ def store_error(exc: apsw.Error, path: Path) -> StoreError:
             return Conflict(f"{path}: {exc}")
         case _:
             return StoreError(f"{path}: {exc}", fix="check the disk, then run `homarus doctor`")
+
+
+def _full(path: Path) -> DiskFull:
+    return DiskFull(f"no room to write {path}", fix="free some disk space; it goes on then")
+
+
+def _room(path: Path) -> int:
+    try:
+        return os.statvfs(path.parent).f_bavail
+    except OSError:
+        return 1
 
 
 class Translated:

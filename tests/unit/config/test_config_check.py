@@ -151,7 +151,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "browser.enabled: expected true or false, found text",
         "env.A: expected text, found 1",
         f"logging.level: expected one of {levels}, found 3",
-        "logging.redactPatterns: expected a list, found text",
+        "logging.redactPatterns: expected a list of text, found text",
         "models: expected an object, found a list",
         "tools.allow.0: expected text, found 1",
         "tools.exec.timeoutSec: expected a whole number, found 1.5",

@@ -61,10 +61,10 @@ def test_variables_come_from_the_process_then_the_env_file_then_the_config(
     put("A=file\nB=file\nbad line\n", ".env")
     put(
         "{env: {vars: {A: 'config', B: 'config', C: 'config'}},"
-        " logging: {redactPatterns: ['${A}', '${B}', '${C}']}}"
+        " tools: {deny: ['${A}', '${B}', '${C}']}}"
     )
     loaded = load(paths, {"A": "process"})
-    assert loaded.config.logging.redact_patterns == ("process", "file", "config")
+    assert loaded.config.tools.deny == ("process", "file", "config")
     assert {key: loaded.env[key] for key in "ABC"} == {"A": "process", "B": "file", "C": "config"}
     assert loaded.warnings == ("~/.openclaw/.env:3: not NAME=value, skipped",)
 

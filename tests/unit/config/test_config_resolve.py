@@ -28,7 +28,7 @@ def test_without_a_list_there_is_main(paths: Paths, tmp_path: Path) -> None:
     assert settings.workspace == tmp_path / ".openclaw/workspace"
     assert settings.agent_dir == tmp_path / ".openclaw/agents/main/agent"
     assert (settings.model, settings.fallbacks) == (None, ())
-    assert (settings.timeout_s, settings.thinking, settings.max_concurrent) == (600.0, "off", 4)
+    assert (settings.timeout_s, settings.thinking, settings.max_concurrent) == (600.0, None, 4)
 
 
 def test_the_default_is_the_marked_one_else_the_first() -> None:
@@ -52,7 +52,7 @@ def test_an_entry_overrides_the_defaults(paths: Paths, tmp_path: Path) -> None:
         "workspace": "~/x",
         "agentDir": "~/dir",
         "model": "e/f",
-        "identity": {"name": "Ix", "emoji": "🦞"},
+        "identity": {"name": "Ix"},
         "tools": {"deny": ["exec"]},
     }
     settings = agent_settings(config({**TWO, "list": [entry]}), paths, "x")
@@ -60,7 +60,7 @@ def test_an_entry_overrides_the_defaults(paths: Paths, tmp_path: Path) -> None:
     assert settings.agent_dir == tmp_path / "dir"
     assert (settings.model, settings.fallbacks) == ("e/f", ("c/d",))
     assert settings.name == "Ix"
-    assert settings.identity.emoji == "🦞"
+    assert settings.identity.name == "Ix"
     assert settings.tools
     assert settings.tools.deny == ("exec",)
 

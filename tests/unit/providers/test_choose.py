@@ -60,8 +60,8 @@ def test_a_configured_provider_wins_over_a_key_in_the_environment() -> None:
     [
         {"baseUrl": "http://10.0.0.1/v1"},
         {"apiKey": "k"},
-        {"api": "anthropic-messages", "models": [{"id": "m"}]},
-        {"models": [{"id": "m", "api": "google-generative-ai"}]},
+        {"api": "bedrock-converse-stream", "models": [{"id": "m"}]},
+        {"models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )
 def test_a_configured_provider_that_cannot_be_used_is_passed_over(entry: object) -> None:

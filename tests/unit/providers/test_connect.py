@@ -13,12 +13,14 @@ from homarus.core.errors import UnknownName, UserError
 from homarus.core.message import Message, user
 from homarus.providers import connect as connecting
 from homarus.providers import demo
+from homarus.providers.anthropic import Anthropic
 from homarus.providers.base import Provider, Request
-from homarus.providers.catalog import Model
+from homarus.providers.catalog import BUILT_APIS, Model
 from homarus.providers.connect import connect, provider_names, resolve
 from homarus.providers.http import Settings
 from homarus.providers.local import Local
 from homarus.providers.openai import OpenAI
+from homarus.providers.responses import Responses
 
 OWN = {"baseUrl": "http://10.0.0.1:8000/v1", "models": [{"id": "big"}, {"id": "small"}]}
 
@@ -37,7 +39,7 @@ def open_(
 
 
 def settings_of(provider: Provider) -> Settings:
-    assert isinstance(provider, OpenAI)
+    assert isinstance(provider, OpenAI | Responses)
     return provider._settings
 
 
@@ -122,8 +124,8 @@ def test_a_provider_without_an_address_says_so() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        {"baseUrl": "https://x.example", "api": "anthropic-messages"},
-        {"baseUrl": "https://x.example", "models": [{"id": "m", "api": "openai-responses"}]},
+        {"baseUrl": "https://x.example", "api": "bedrock-converse-stream"},
+        {"baseUrl": "https://x.example", "models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )
 def test_a_wire_that_is_not_built_says_which_are(entry: object) -> None:
@@ -137,9 +139,54 @@ def test_the_wire_of_a_model_wins_over_that_of_its_provider() -> None:
     entry = {
         "baseUrl": "https://x.example",
         "api": "anthropic-messages",
-        "models": [{"id": "m", "api": "openai-completions"}],
+        "models": [{"id": "m", "api": "openai-completions"}, {"id": "n"}],
     }
-    assert open_("mine/m", providers(mine=entry))[1].id == "m"
+    assert open_("mine/m", providers(mine=entry))[0].api == "openai-completions"
+    assert open_("mine/n", providers(mine=entry))[0].api == "anthropic-messages"
+
+
+def test_anthropic_is_asked_over_its_own_wire() -> None:
+    provider, model = open_("anthropic/claude-opus-4-6", env={"ANTHROPIC_API_KEY": "sk-ant-1"})
+    assert isinstance(provider, Anthropic)
+    settings = provider._settings
+    assert (settings.base_url, settings.api_key) == ("https://api.anthropic.com", "sk-ant-1")
+    assert (provider.api, model.known) == ("anthropic-messages", True)
+    proxied = providers(anthropic={"baseUrl": "http://proxy:1", "api": "openai-completions"})
+    assert open_("anthropic/claude-opus-4-6", proxied)[0].api == "openai-completions"
+
+
+@pytest.mark.parametrize(
+    ("entry", "api"),
+    [
+        ({}, "openai-responses"),
+        ({"baseUrl": "https://eu.api.openai.com/v1"}, "openai-responses"),
+        ({"baseUrl": "https://proxy.example/v1"}, "openai-completions"),
+        ({"baseUrl": "https://openai.com.example/v1"}, "openai-completions"),
+        ({"baseUrl": "https://proxy.example/v1", "api": "openai-responses"}, "openai-responses"),
+        ({"api": "openai-completions"}, "openai-completions"),
+        ({"models": [{"id": "gpt-5.2", "api": "openai-completions"}]}, "openai-completions"),
+    ],
+)
+def test_openai_is_asked_over_its_newer_wire_and_whoever_stands_in_for_it_over_chat(
+    entry: object, api: str
+) -> None:
+    provider, _ = open_("openai/gpt-5.2", providers(openai=entry), {"OPENAI_API_KEY": "k"})
+    assert provider.api == api
+
+
+def test_every_wire_that_is_said_to_be_built_is_the_one_that_is_spoken() -> None:
+    for api in BUILT_APIS:
+        entry = {"baseUrl": "http://h", "api": api}
+        provider, _ = open_("mine/m", providers(mine=entry))
+        assert provider.api == ("openai-completions" if api == "ollama" else api)
+
+
+def test_whether_the_key_goes_in_the_usual_header_is_left_to_the_wire_unless_told() -> None:
+    for told, sent in (({}, None), ({"authHeader": True}, True), ({"authHeader": False}, False)):
+        entry = {"baseUrl": "http://h", "apiKey": "k", "api": "anthropic-messages", **told}
+        provider, _ = open_("mine/m", providers(mine=entry))
+        assert isinstance(provider, Anthropic)
+        assert provider._settings.auth_header is sent
 
 
 def test_replacing_hides_the_vendors_that_are_not_configured() -> None:

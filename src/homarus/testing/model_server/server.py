@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from homarus.core.message import Json
+from homarus.testing.model_server.anthropic import AnthropicDialect
 from homarus.testing.model_server.dialect import Ask, Dialect, Speaker
+from homarus.testing.model_server.google import GoogleDialect
 from homarus.testing.model_server.markers import Markers, tag_of
 from homarus.testing.model_server.openai import OpenAIDialect
 from homarus.testing.model_server.pipe import HungUp, Pipe, read_request, write_whole
+from homarus.testing.model_server.responses import ResponsesDialect
 from homarus.testing.model_server.script import (
     Answer,
     CallTools,
@@ -63,7 +66,12 @@ class ModelServer:
         self.requests: list[Received] = []
         self.peak = 0  # the most requests under way at once
         self._host, self._port = host, port
-        self._dialects: tuple[Dialect, ...] = (OpenAIDialect(),)
+        self._dialects: tuple[Dialect, ...] = (
+            GoogleDialect(),  # before OpenAI's, which takes every list of models
+            OpenAIDialect(),
+            ResponsesDialect(),
+            AnthropicDialect(),
+        )
         self._answers: deque[Answer] = deque()
         self._markers = Markers()
         self._under_way = 0

@@ -1,0 +1,270 @@
+"""Anthropic's messages API, and every service that speaks it.
+
+`Settings` says where and with which key; `create` makes the Provider. `models` tells what is known
+of each model; one that is not among them is asked plainly. The parts of a request that stay the
+same from turn to turn (tools, system, all but the newest messages) are marked for the vendor's
+cache.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import ProviderTimeout, StreamBroken
+from homarus.core.message import Json, Message, Origin
+from homarus.providers.anthropic_reply import Reply
+from homarus.providers.anthropic_request import (
+    Turn,
+    Turns,
+    called_names,
+    gone_tools,
+    marked,
+    opens_with_thought,
+    tool_list,
+    wire_names,
+)
+from homarus.providers.anthropic_thinking import (
+    BINDING_BETA,
+    INTERLEAVED_BETA,
+    claude_of,
+    is_thinking,
+    thinking_fields,
+)
+from homarus.providers.base import Delta, Request, ToolSpec
+from homarus.providers.catalog import Model
+from homarus.providers.chat_reply import Malformed
+from homarus.providers.chat_request import encode
+from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
+from homarus.providers.http import Endpoint, Settings
+
+__all__ = ["API", "Anthropic", "Settings", "create"]
+
+API = "anthropic-messages"
+VERSION = "2023-06-01"
+OAUTH_BETA = "oauth-2025-04-20"
+OAUTH_KEY = "sk-ant-oat"  # how a token of a subscription begins; a key begins otherwise
+MARKED_TURNS = 2  # with tools and system that makes the vendor's four markers
+# Markers by what the original's configuration calls them.
+_MARKERS = {
+    "short": b'{"type":"ephemeral"}',
+    "long": b'{"type":"ephemeral","ttl":"1h"}',
+    "none": b"",
+}
+_RETENTION = "cacheRetention"
+_SAMPLING = ("temperature", "top_k", "top_p")
+
+
+def create(
+    settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
+) -> "Anthropic":
+    """A provider; nothing is opened before its first request."""
+    return Anthropic(settings, {model.id: model for model in models}, clock or SystemClock())
+
+
+class Anthropic:
+    """One service that speaks the messages API."""
+
+    api = API
+
+    def __init__(self, settings: Settings, models: Mapping[str, Model], clock: Clock) -> None:
+        self.name = settings.name
+        self._settings, self._models, self._clock = settings, models, clock
+        self._is_token = settings.api_key.strip().startswith(OAUTH_KEY)
+        key_header = "Authorization" if self._is_token else "x-api-key"
+        self._endpoint = Endpoint(settings, clock, key_header=key_header)
+        self._path = "/messages" if _ends_in_v1(settings.base_url) else "/v1/messages"
+        self._wires: dict[str, _Wire] = {}
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Ask, and pass on the answer as it comes."""
+        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+        subject = self._endpoint.subject(request.model)
+        asked = self._wire(model).ask(request)
+        headers = self._headers(model, asked.betas)
+        reply = Reply()
+        try:
+            async with (
+                self._endpoint.post(self._path, asked.body, subject, headers) as answer,
+                aclosing(answer.events()) as events,
+            ):
+                async for data in events:
+                    if not data.strip():
+                        continue
+                    for delta in reply.add(_event(data, subject)):
+                        yield delta
+                    if reply.done:
+                        await answer.drain()
+                        break
+        except (StreamBroken, ProviderTimeout):
+            if not (reply.done or reply.finish):
+                raise  # after its end, a torn connection takes nothing away
+        except Malformed as exc:
+            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        yield self._message(reply, model, subject, asked.names)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def _wire(self, model: Model) -> "_Wire":
+        wire = self._wires.get(model.id)
+        if wire is None:
+            wire = self._wires[model.id] = _Wire(model, self.name)
+        return wire
+
+    def _headers(self, model: Model, betas: Sequence[str]) -> dict[str, str]:
+        """The model's own headers; the betas that are configured stand beside ours."""
+        headers = {"anthropic-version": VERSION}
+        wanted = [OAUTH_BETA] if self._is_token else []
+        for name, value in (*self._settings.headers.items(), *model.headers.items()):
+            if name.lower() == "anthropic-beta":
+                wanted += [beta.strip() for beta in value.split(",")]
+            else:
+                headers = {k: v for k, v in headers.items() if k.lower() != name.lower()}
+                headers[name] = value
+        if joined := ",".join(dict.fromkeys(filter(None, (*wanted, *betas)))):
+            headers["anthropic-beta"] = joined
+        return headers
+
+    def _message(
+        self, reply: Reply, model: Model, subject: Subject, names: Mapping[str, str]
+    ) -> Message:
+        if not (reply.done or reply.finish):
+            raise broken(subject, "its answer ended before its end")
+        parts = reply.message_parts(names)
+        if reply.finish == "refusal":
+            words = reply.refusal or "its filter stopped the answer"
+            raise error_of(subject, Problem(0, words, "content_filter"), midway=True)
+        if reply.finish == "model_context_window_exceeded" and not parts:
+            problem = Problem(0, "there is no room for an answer", "context_window_exceeded")
+            raise error_of(subject, problem, midway=True)
+        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
+        return Message("assistant", parts, self._clock.now_ms(), origin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way. `names` are our names of the tools by those on the wire."""
+
+    body: bytes
+    betas: tuple[str, ...]
+    names: Mapping[str, str]
+
+
+class _Wire:
+    """How requests to one model look."""
+
+    def __init__(self, model: Model, provider: str) -> None:
+        self._model = model
+        self._claude = claude_of(model.id)
+        self._thinks = model.reasoning or (not model.known and self._claude is not None)
+        self._turns = Turns(
+            provider=provider,
+            model=model.id,
+            sees_images=model.sees_images or not model.known,
+            unsigned=self._claude is None,
+        )
+        self._tools: tuple[tuple[ToolSpec, ...], bytes, bytes, dict[str, str]] = ((), b"", b"", {})
+
+    def ask(self, request: Request) -> _Asked:
+        """The request as JSON; what was rendered for an earlier turn is used again."""
+        fields = self._fields(request)
+        bound = self._claude is not None and self._claude.binds
+        turns = self._turns.render(request.messages, reasoning=is_thinking(fields) or not bound)
+        if _budget(fields) and not opens_with_thought(turns):
+            del fields["thinking"]  # it would be refused in the middle of others' work
+        marker = self._marker(request.params)
+        pieces = [encode(fields)[:-1], b',"messages":[', _joined(turns, marker), b"]"]
+        if request.system.strip():
+            system = encode({"type": "text", "text": request.system})
+            pieces += [b',"system":[', marked(system, marker) if marker else system, b"]"]
+        names: Mapping[str, str] = {}
+        if "tools" not in fields:
+            tools, names = self._tool_list(request, marker, turns)
+            pieces.append(tools)
+        return _Asked(b"".join((*pieces, b"}")), self._betas(fields), names)
+
+    def _fields(self, request: Request) -> dict[str, Json]:
+        """Everything but system, messages and tools. The caller's params come last."""
+        ours = {"messages", "system", _RETENTION}
+        params = {k: v for k, v in request.params.items() if k not in ours}
+        max_tokens = self._max_tokens(params.pop("max_tokens", None) or request.max_tokens)
+        level = request.thinking if self._thinks else "off"
+        fields: dict[str, Json] = {
+            "model": request.model,
+            "max_tokens": max_tokens,
+            "stream": True,
+            **thinking_fields(self._claude, level, max_tokens),
+            **params,
+        }
+        if is_thinking(fields) or not (self._claude is None or self._claude.takes_sampling):
+            for name in _SAMPLING:  # a model that thinks refuses them
+                fields.pop(name, None)
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _max_tokens(self, wanted: Json) -> int:
+        most = self._model.max_tokens
+        if not isinstance(wanted, int | float) or wanted < 1:
+            return most
+        return min(int(wanted), most) if self._model.known else int(wanted)
+
+    def _marker(self, params: Mapping[str, Json]) -> bytes:
+        if "cache_control" in params:  # the caller does it another way
+            return b""
+        return _MARKERS.get(str(params.get(_RETENTION)), _MARKERS["short"])
+
+    def _betas(self, fields: Mapping[str, Json]) -> tuple[str, ...]:
+        thinking = fields.get("thinking")
+        if self._claude is None or not isinstance(thinking, dict):
+            return ()
+        if "block_binding" in thinking:
+            return (BINDING_BETA,)
+        return (INTERLEAVED_BETA,) if _budget(fields) and self._claude.version >= (4, 0) else ()
+
+    def _tool_list(
+        self, request: Request, marker: bytes, turns: Sequence[Turn]
+    ) -> tuple[bytes, Mapping[str, str]]:
+        if not request.tools or not self._model.calls_tools:
+            gone = called_names(turns)
+            choice = b',"tool_choice":{"type":"none"}' if gone else b""
+            return (b',"tools":' + gone_tools(gone) + choice if gone else b""), {}
+        if (request.tools, marker) != self._tools[:2]:
+            named = wire_names(request.tools)
+            ours = {wire: spec.name for wire, spec in named.items()}
+            self._tools = (request.tools, marker, tool_list(named, marker), ours)
+        return b',"tools":' + self._tools[2], self._tools[3]
+
+
+def _joined(turns: Sequence[Turn], marker: bytes) -> bytes:
+    """The turns as JSON; the last two of the user's end a stretch that will be asked again."""
+    users = [index for index, turn in enumerate(turns) if turn.role == "user"]
+    ends = frozenset(users[-MARKED_TURNS:])
+    return b",".join(
+        turn.json(marker if index in ends else b"") for index, turn in enumerate(turns)
+    )
+
+
+def _budget(fields: Mapping[str, Json]) -> bool:
+    thinking = fields.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
+def _ends_in_v1(base_url: str) -> bool:
+    try:
+        return urlsplit(base_url).path.rstrip("/").endswith("/v1")
+    except ValueError:  # not an address; asking it will say so
+        return False
+
+
+def _event(data: str, subject: Subject) -> Mapping[str, Json]:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise Malformed(f"{exc} in {data[:80]!r}") from exc
+    if not isinstance(event, dict):
+        raise Malformed(f"{data[:80]!r} is not an object")
+    if event.get("type") == "error" or event.get("error"):
+        raise error_of(subject, problem_in(event), midway=True)
+    return event

@@ -1,0 +1,228 @@
+"""Google's Gemini API.
+
+`Settings` says where and with which key; `create` makes the Provider. `models` tells what is
+known of each model (price, whether it sees and thinks); of a model that is not among them, its
+name tells. The key goes in a header of its own, never in the address.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from urllib.parse import quote
+
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import ProviderError, ProviderTimeout, StreamBroken
+from homarus.core.message import Json, Message, Origin
+from homarus.providers.base import Delta, Request, ToolSpec
+from homarus.providers.catalog import Model
+from homarus.providers.chat_reply import Malformed
+from homarus.providers.chat_request import encode
+from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
+from homarus.providers.google_reply import Reply
+from homarus.providers.google_request import API, Turns, tool_list, wire_name
+from homarus.providers.google_thinking import generation, thinking_config, thinks
+from homarus.providers.http import Endpoint, Settings
+
+__all__ = ["API", "Google", "Settings", "create"]
+
+KEY_HEADER = "x-goog-api-key"
+HOST = "generativelanguage.googleapis.com"
+VERSION = "v1beta"
+# Settings of ours that Google has no field for.
+_NOT_SENT = frozenset({"contents", "cacheRetention"})
+# How an answer ends when it was not the model that ended it.
+_FILTERED = frozenset(
+    {
+        *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
+        *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+    }
+)
+_BROKEN = {
+    "MALFORMED_FUNCTION_CALL": "the model asked for a tool in a way that cannot be read",
+    "UNEXPECTED_TOOL_CALL": "the model asked for a tool it was not given",
+    "TOO_MANY_TOOL_CALLS": "the model asked for too many tools",
+    "MALFORMED_RESPONSE": "the model's answer cannot be read",
+    "NO_IMAGE": "the model drew nothing",
+    "IMAGE_OTHER": "the model stopped drawing",
+    "OTHER": "the model stopped for a reason it does not tell",
+}
+_REFUSED = {"MISSING_THOUGHT_SIGNATURE": Problem(400, "a signature is missing", "invalid_argument")}
+# What of the caller's params belongs into `generationConfig`; the rest stands beside it.
+_CONFIG = {
+    **{
+        name: name
+        for name in (
+            *("temperature", "topP", "topK", "seed", "stopSequences", "candidateCount"),
+            *("maxOutputTokens", "presencePenalty", "frequencyPenalty", "mediaResolution"),
+            *("responseMimeType", "responseSchema", "responseJsonSchema", "responseModalities"),
+            *("responseLogprobs", "logprobs", "speechConfig", "imageConfig", "thinkingConfig"),
+        )
+    },
+    "maxTokens": "maxOutputTokens",
+    "max_tokens": "maxOutputTokens",
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop": "stopSequences",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
+
+
+def create(
+    settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
+) -> "Google":
+    """A provider; nothing is opened before its first request."""
+    settings = replace(settings, base_url=_versioned(settings.base_url))
+    return Google(settings, {model.id: model for model in models}, clock or SystemClock())
+
+
+class Google:
+    """One service that speaks Gemini's API."""
+
+    api = API
+
+    def __init__(self, settings: Settings, models: Mapping[str, Model], clock: Clock) -> None:
+        self.name = settings.name
+        self._settings, self._models, self._clock = settings, models, clock
+        self._endpoint = Endpoint(settings, clock, key_header=KEY_HEADER)
+        self._wires: dict[str, _Wire] = {}
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Ask, and pass on the answer as it comes."""
+        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+        subject = self._endpoint.subject(request.model)
+        wire = self._wire(model)
+        path, body = f"/{wire.path}:streamGenerateContent?alt=sse", wire.body(request)
+        reply = Reply(wire.names)
+        try:
+            async with (
+                self._endpoint.post(path, body, subject, model.headers) as answer,
+                aclosing(answer.events()) as events,
+            ):
+                async for data in events:
+                    for chunk in _chunks(data, subject):
+                        for delta in reply.add(chunk):
+                            yield delta
+        except (StreamBroken, ProviderTimeout):
+            if not reply.finish:
+                raise  # after its end, a torn connection takes nothing away
+        except Malformed as exc:
+            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        yield self._message(reply, model, subject)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def _wire(self, model: Model) -> "_Wire":
+        wire = self._wires.get(model.id)
+        if wire is None:
+            wire = self._wires[model.id] = _Wire(model, self.name)
+        return wire
+
+    def _message(self, reply: Reply, model: Model, subject: Subject) -> Message:
+        failed = _bad_end(reply, subject)
+        if failed is not None:
+            raise failed
+        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
+        return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
+
+
+class _Wire:
+    """How requests to one model look."""
+
+    def __init__(self, model: Model, provider: str) -> None:
+        self._model = model
+        self.path = _path(model.id)
+        self.names: Mapping[str, str] = {}  # from names on the wire to the tools' own
+        self._thinks = model.reasoning or (not model.known and thinks(model.id))
+        self._turns = Turns(
+            provider=provider,
+            model=model.id,
+            sees_images=model.sees_images or not model.known,
+            draws="image" in model.id.lower(),
+            signs=generation(model.id) >= (3, 0),
+        )
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
+
+    def body(self, request: Request) -> bytes:
+        """The request as JSON; what was rendered for an earlier turn is used again."""
+        fields = self._fields(request)
+        pieces = [encode(fields)[:-1], b"," if fields else b"", b'"contents":[']
+        pieces += [b",".join(self._turns.render(request.messages)), b"]"]
+        if request.tools and self._model.calls_tools and "tools" not in request.params:
+            pieces += [b',"tools":', self._tool_list(request.tools)]
+        return b"".join((*pieces, b"}"))
+
+    def _fields(self, request: Request) -> dict[str, Json]:
+        """Everything but contents and tools. The caller's params come last; null removes."""
+        fields: dict[str, Json] = {}
+        if request.system.strip():
+            fields["systemInstruction"] = {"parts": [{"text": request.system}]}
+        config: dict[str, Json] = {}
+        if request.max_tokens is not None:
+            config["maxOutputTokens"] = request.max_tokens
+        if self._thinks:
+            config["thinkingConfig"] = thinking_config(request.model, request.thinking) or None
+        for name, value in request.params.items():
+            if name in _CONFIG:
+                config[_CONFIG[name]] = value
+            elif name == "generationConfig" and isinstance(value, Mapping):
+                config.update(value)
+            elif name not in _NOT_SENT:
+                fields[name] = value
+        fields["generationConfig"] = _without_nulls(config) or None
+        return _without_nulls(fields)
+
+    def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if tools != self._tools[0]:
+            self._tools = (tools, tool_list(tools))
+            self.names = {wire_name(spec.name): spec.name for spec in reversed(tools)}
+        return self._tools[1]
+
+
+def _versioned(base_url: str) -> str:
+    """Google's own address may be given without the version that all its paths begin with."""
+    bare = base_url.rstrip("/")
+    return f"{bare}/{VERSION}" if bare.endswith(HOST) else base_url
+
+
+def _path(model_id: str) -> str:
+    kind, slash, name = model_id.partition("/")
+    if slash and kind in {"models", "tunedModels"}:
+        return f"{kind}/{quote(name, safe='')}"
+    return f"models/{quote(model_id, safe='')}"
+
+
+def _without_nulls(fields: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _chunks(data: str, subject: Subject) -> list[dict[str, Json]]:
+    """The chunks of an event: one; or all, from a service that sent the answer in one piece."""
+    if not data.strip():
+        return []
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise Malformed(f"{exc} in {data[:80]!r}") from exc
+    chunks = parsed if isinstance(parsed, list) else [parsed]
+    for chunk in chunks:
+        if not isinstance(chunk, dict):
+            raise Malformed(f"{data[:80]!r} is not an object")
+        if chunk.get("error"):
+            raise error_of(subject, problem_in(chunk), midway=True)
+    return chunks
+
+
+def _bad_end(reply: Reply, subject: Subject) -> ProviderError | None:
+    """The error for an answer that is none, or did not come to its end."""
+    end = reply.finish
+    if reply.blocked or end in _FILTERED:
+        word = f"its filter stopped it ({reply.blocked or end})"
+        return error_of(subject, Problem(0, word, "content_filter"), midway=True)
+    if end in _BROKEN:
+        return broken(subject, ": ".join(filter(None, (_BROKEN[end], reply.why))))
+    if end in _REFUSED:
+        return error_of(subject, _REFUSED[end])
+    return None if end else broken(subject, "its answer ended before its end")

@@ -1,0 +1,143 @@
+"""The end of a login in a browser: a server on this machine that waits for one redirect.
+
+It listens on 127.0.0.1 only, answers a handful of small GET requests, and repeats nothing of what
+it was sent. A request whose `state` is not the login's own changes nothing: any page in the
+browser can make one.
+"""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+from homarus.core.errors import UserError
+
+HOST = "127.0.0.1"
+PATH = "/callback"
+MAX_HEAD_BYTES = 16 * 1024
+HEAD_S = 10.0
+_LOCAL = frozenset({"127.0.0.1", "localhost"})
+_PAGE = (
+    "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {size}\r\n"
+    "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
+    "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n{body}"
+)
+_DONE = "<!doctype html><title>Homarus</title><p>Logged in. You can close this page."
+_ENDED = "<!doctype html><title>Homarus</title><p>The login was not granted. See the terminal."
+_STRAY = "<!doctype html><title>Homarus</title><p>This is not the login that is waited for."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a redirect brought: a code, or the name of an error."""
+
+    code: str = field(default="", repr=False)
+    error: str = ""
+
+
+def read_redirect(url: str, state: str) -> Answer | None:
+    """The answer in a redirect's address; None when it is not this login's.
+
+    Also taken: `code#state`, as services show it that cannot redirect.
+    """
+    text = url.strip()
+    if "?" not in text and "://" not in text:
+        code, _, told = text.partition("#")
+        values = {"code": [code], "state": [told]}
+    else:
+        try:
+            values = parse_qs(urlsplit(text).query, max_num_fields=50)
+        except ValueError:
+            return None
+    told = values.get("state", [""])[0]
+    if not hmac.compare_digest(told.encode(errors="replace"), state.encode()):
+        return None
+    code, error = (values.get(name, [""])[0] for name in ("code", "error"))
+    return Answer(code, error) if code or error else None
+
+
+class Redirect:
+    """A waiting server: `url` is where the browser is to be sent back to."""
+
+    def __init__(self, url: str, path: str, state: str) -> None:
+        self.url = url
+        self._path, self._state = path, state
+        self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    async def arrived(self) -> Answer:
+        """Wait for the answer."""
+        return await asyncio.shield(self._answer)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request; what it brought is known once the browser has its page."""
+        answer: Answer | None = None
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                status, body, answer = self._judge(head.decode("latin-1"))
+                writer.write(_PAGE.format(status=status, size=len(body), body=body).encode())
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            writer.close()
+            if answer and not self._answer.done():
+                self._answer.set_result(answer)
+
+    def _judge(self, head: str) -> tuple[str, str, Answer | None]:
+        first, *lines = head.split("\r\n")
+        words = first.split(" ")
+        hosts = [line.partition(":")[2].strip() for line in lines if line[:5].lower() == "host:"]
+        if len(words) != 3 or words[0] != "GET" or len(hosts) != 1:
+            return "400 Bad Request", _STRAY, None
+        # A name that leads here from elsewhere is somebody's trick.
+        if hosts[0].rpartition(":")[0] not in _LOCAL and hosts[0] not in _LOCAL:
+            return "403 Forbidden", _STRAY, None
+        target, _, _ = words[1].partition("?")
+        if target != self._path:
+            return "404 Not Found", _STRAY, None
+        answer = read_redirect(f"http://{HOST}{words[1]}", self._state)
+        if answer is None:
+            return "400 Bad Request", _STRAY, None
+        return "200 OK", _ENDED if answer.error else _DONE, answer
+
+
+@asynccontextmanager
+async def listening(redirect_url: str, state: str) -> AsyncIterator[Redirect]:
+    """Wait on this machine, at `redirect_url` if the service wants a certain one."""
+    host, port, path = _local_address(redirect_url or f"http://{HOST}{PATH}")
+    waiting: Redirect | None = None
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if waiting:
+            await waiting.serve(reader, writer)
+
+    try:
+        server = await asyncio.start_server(serve, HOST, port, limit=MAX_HEAD_BYTES)
+    except OSError as exc:
+        raise UserError(
+            f"cannot listen on port {port} of this machine: {exc.strerror or exc}",
+            fix="end the program that uses it, or log in with --paste",
+        ) from exc
+    try:
+        port = server.sockets[0].getsockname()[1]
+        waiting = Redirect(f"http://{host}:{port}{path}", path, state)
+        yield waiting
+    finally:
+        server.close()
+
+
+def _local_address(url: str) -> tuple[str, int, str]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 0
+    except ValueError:
+        host, port = "", 0
+    if host not in _LOCAL or parts.scheme != "http":
+        raise UserError(
+            f"{url} does not lead to this machine",
+            fix="give an address like http://127.0.0.1:8765/callback",
+        )
+    return host, port, parts.path or "/"

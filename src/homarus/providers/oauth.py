@@ -1,0 +1,400 @@
+"""Logging in to a provider: OAuth with PKCE in a browser (RFC 7636, 8252), or by a code typed
+elsewhere (RFC 8628), and renewing what a login gave.
+
+The flows know no provider: an `OAuthClient` says whom to ask. Tokens travel in bodies over https
+(or to this machine), never in a URL, a log or an error. Redirects are not followed. Requests to
+the token endpoint block and belong in a thread: once begun they run to their end, so that a
+refresh token the service has just replaced is not lost to a cancelled caller.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from homarus.core.clock import Clock
+from homarus.core.errors import (
+    AuthFailed,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    Unreachable,
+    UserError,
+)
+from homarus.core.message import Json
+from homarus.core.text import one_line
+from homarus.providers.failures import MIN_SECRET_CHARS, wait_s
+from homarus.providers.loopback import Answer, listening, read_redirect
+
+REQUEST_S = 20.0
+LOGIN_S = 300.0
+MAX_ANSWER_BYTES = 256 * 1024
+UNKNOWN_LIFE_S = 3600  # of a token whose answer does not say how long it holds
+MAX_LIFE_S = 10 * 365 * 24 * 3600
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+DEVICE_STEP_S = 5.0
+MAX_DEVICE_STEP_S = 60.0
+MAX_DEVICE_LIFE_S = 1800.0
+# Where a browser is sent when nobody listens: it fails to load, and its address is pasted.
+PASTE_URL = "http://127.0.0.1:8765/callback"
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_EMAIL = re.compile(r"[^\s@:/]{1,64}@[^\s@:/]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """Who we are to a provider and where it is asked. An address may be missing until needed."""
+
+    provider: str
+    client_id: str
+    token_url: str
+    authorize_url: str = ""
+    device_url: str = ""
+    redirect_url: str = ""  # empty: a free port of 127.0.0.1
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a login gave."""
+
+    access: str = field(repr=False)
+    refresh: str = field(repr=False)
+    expires_ms: int
+    email: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """What a person is told: open `url` and type `code`, or open `whole_url`."""
+
+    url: str
+    code: str
+    whole_url: str
+    expires_s: float
+
+
+Show: TypeAlias = Callable[[str], None]
+Paste: TypeAlias = Callable[[], Awaitable[str]]
+
+
+async def log_in_by_browser(
+    client: OAuthClient,
+    clock: Clock,
+    show: Show,
+    *,
+    paste: Paste | None = None,
+    listen: bool = True,
+    timeout_s: float = LOGIN_S,
+) -> Tokens:
+    """Show an address, wait for its redirect (or for it to be pasted), and take the tokens."""
+    _check_address(client.authorize_url, "authorizeUrl", client.provider)
+    _check_address(client.token_url, "tokenUrl", client.provider)
+    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+    try:
+        async with asyncio.timeout(timeout_s):
+            if listen:
+                async with listening(client.redirect_url, state) as redirect:
+                    redirect_url = redirect.url
+                    show(authorize_address(client, redirect_url, state, verifier))
+                    answer = await _first(redirect.arrived, _pasted(client, paste, state))
+            else:
+                redirect_url = client.redirect_url or PASTE_URL
+                show(authorize_address(client, redirect_url, state, verifier))
+                answer = await _first(_pasted(client, paste, state))
+    except TimeoutError as exc:
+        raise AuthFailed(
+            f"{client.provider}: nobody logged in within {timeout_s:g} s", fix=_again(client)
+        ) from exc
+    if answer.error or not answer.code:
+        raise AuthFailed(
+            f"{client.provider}: the login was not granted: {one_line(answer.error)}",
+            fix=_again(client),
+        )
+    form = {
+        "grant_type": "authorization_code",
+        "code": answer.code,
+        "redirect_uri": redirect_url,
+        "client_id": client.client_id,
+        "code_verifier": verifier,
+    }
+    return await asyncio.to_thread(_tokens, client, form, clock.now_ms())
+
+
+def authorize_address(client: OAuthClient, redirect_url: str, state: str, verifier: str) -> str:
+    """The address to open; the verifier's hash is in it, the verifier is not."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    asked = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": redirect_url,
+        "state": state,
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+    if client.scopes:
+        asked["scope"] = " ".join(client.scopes)
+    parts = urlsplit(client.authorize_url)
+    query = "&".join(part for part in (parts.query, urlencode(asked)) if part)
+    return urlunsplit(parts._replace(query=query, fragment=""))
+
+
+async def _first(*ways: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Whichever answers first; the others are let go."""
+    found: list[Answer] = []
+
+    async def take(way: Callable[[], Awaitable[Answer]]) -> None:
+        found.append(await way())
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(take(way)) for way in ways]
+    return found[0]
+
+
+def _pasted(
+    client: OAuthClient, paste: Paste | None, state: str
+) -> Callable[[], Awaitable[Answer]]:
+    async def arrived() -> Answer:
+        while paste:
+            text = await paste()
+            if not text.strip():
+                continue
+            if answer := read_redirect(text, state):
+                return answer
+            raise UserError(
+                f"what was pasted is not the end of this login to {client.provider}",
+                fix="paste the whole address that the browser ends at, from this very login",
+            )
+        return await asyncio.get_running_loop().create_future()  # nobody pastes
+
+    return arrived
+
+
+async def log_in_by_device(
+    client: OAuthClient, clock: Clock, show: Callable[[DeviceCode], None]
+) -> Tokens:
+    """Show a code to type on another device, and ask until somebody did."""
+    _check_address(client.device_url, "deviceUrl", client.provider)
+    _check_address(client.token_url, "tokenUrl", client.provider)
+    asked = {"client_id": client.client_id}
+    if client.scopes:
+        asked["scope"] = " ".join(client.scopes)
+    begun = await asyncio.to_thread(_post, client, client.device_url, asked)
+    device_code, code = _device_code(client, begun)
+    show(code)
+    form = {
+        "grant_type": DEVICE_GRANT,
+        "device_code": device_code,
+        "client_id": client.client_id,
+    }
+    step_s = min(max(_seconds(begun.get("interval"), DEVICE_STEP_S), 1.0), MAX_DEVICE_STEP_S)
+    until = clock.monotonic() + code.expires_s
+    while clock.monotonic() + step_s <= until:
+        await clock.sleep(step_s)
+        try:
+            return await asyncio.to_thread(_tokens, client, form, clock.now_ms())
+        except _Waiting as exc:
+            step_s = min(step_s + (DEVICE_STEP_S if exc.slower else 0.0), MAX_DEVICE_STEP_S)
+        except (ProviderTimeout, Unreachable, Overloaded, RateLimited):
+            step_s = min(step_s * 2, MAX_DEVICE_STEP_S)
+    raise AuthFailed(f"{client.provider}: the code ran out unused", fix=_again(client))
+
+
+def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, DeviceCode]:
+    names = ("device_code", "user_code", "verification_uri", "verification_uri_complete")
+    device, code, url, whole = (answer.get(name) for name in names)
+    if not (isinstance(device, str) and device and isinstance(code, str) and code):
+        raise _strange(client, client.device_url)
+    url = url or answer.get("verification_url")  # as it was called in a draft
+    if not isinstance(url, str) or urlsplit(url).scheme not in {"http", "https"}:
+        raise _strange(client, client.device_url)
+    whole = whole if isinstance(whole, str) and urlsplit(whole).scheme in {"http", "https"} else ""
+    life_s = min(_seconds(answer.get("expires_in"), MAX_DEVICE_LIFE_S), MAX_DEVICE_LIFE_S)
+    return device, DeviceCode(one_line(url, 400), one_line(code), one_line(whole, 400), life_s)
+
+
+def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
+    """New tokens for an old login. Blocks."""
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": refresh_token,
+        "client_id": client.client_id,
+    }
+    return _tokens(client, form, now_ms)
+
+
+class _Waiting(Exception):
+    """The person has not typed the code yet."""
+
+    def __init__(self, *, slower: bool) -> None:
+        super().__init__()
+        self.slower = slower
+
+
+def _tokens(client: OAuthClient, form: Mapping[str, str], now_ms: int) -> Tokens:
+    answer = _post(client, client.token_url, form)
+    access, renewed = answer.get("access_token"), answer.get("refresh_token")
+    if not isinstance(access, str) or not access.strip():
+        raise _strange(client, client.token_url)
+    life_s = min(_seconds(answer.get("expires_in"), UNKNOWN_LIFE_S), MAX_LIFE_S)
+    return Tokens(
+        access=access.strip(),
+        refresh=renewed if isinstance(renewed, str) else form.get("refresh_token", ""),
+        expires_ms=now_ms + round(life_s * 1000),
+        email=_email(answer.get("id_token")),
+    )
+
+
+def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str, Json]:
+    """Send a form, get a JSON object; whatever else happens is a ProviderError."""
+    import httpx2
+
+    _check_address(url, "tokenUrl", client.provider)
+    # At INFO it logs each request's URL.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    headers = {"Accept": "application/json", "User-Agent": "homarus"}
+    place = _shown(url)
+    deadline = time.monotonic() + REQUEST_S
+    try:
+        with (
+            httpx2.Client(timeout=REQUEST_S, trust_env=urlsplit(url).hostname not in _LOCAL) as web,
+            web.stream("POST", url, data=dict(form), headers=headers) as response,
+        ):
+            body = bytearray()
+            for piece in response.iter_bytes():
+                body += piece
+                if time.monotonic() > deadline:
+                    raise httpx2.ReadTimeout("slow")
+                if len(body) > MAX_ANSWER_BYTES:
+                    raise _strange(client, url)
+    except httpx2.TimeoutException as exc:
+        raise ProviderTimeout(
+            f"{client.provider}: {place} did not answer within {REQUEST_S:g} s", fix="try again"
+        ) from exc
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as exc:
+        told = one_line(str(exc) or type(exc).__name__, 200)
+        raise Unreachable(
+            f"{client.provider}: no connection to {place}: {told}", fix="check the network"
+        ) from exc
+    answer = _object_in(bytes(body))
+    if response.is_success and answer is not None:
+        return answer
+    raise _refused(client, url, form, response.status_code, answer, dict(response.headers))
+
+
+def _refused(
+    client: OAuthClient,
+    url: str,
+    form: Mapping[str, str],
+    status: int,
+    answer: Mapping[str, Json] | None,
+    headers: Mapping[str, str],
+) -> Exception:
+    """The error for an answer that gave nothing."""
+    code = answer.get("error") if answer else None
+    code = code if isinstance(code, str) else ""
+    if code in {"authorization_pending", "slow_down"} and form["grant_type"] == DEVICE_GRANT:
+        return _Waiting(slower=code == "slow_down")
+    told = _told(answer or {}, code, form)
+    where = f"{client.provider}: {_shown(url)}"
+    if status == 429:
+        after_s = wait_s(headers, time.time_ns() // 1_000_000)
+        return RateLimited(f"{where} asks us to wait{told}", after_s=after_s, status=status)
+    if status >= 500:
+        fix = "try again in a moment"
+        return Overloaded(
+            f"{where} cannot answer now (HTTP {status}){told}", fix=fix, status=status
+        )
+    if answer is None or not code:
+        return _strange(client, url, status)
+    kind = "renew the login" if form["grant_type"] == "refresh_token" else "log in"
+    message = f"{where} refused to {kind}{told}"
+    return AuthFailed(message, fix=_again(client), status=status)
+
+
+def _told(answer: Mapping[str, Json], code: str, form: Mapping[str, str]) -> str:
+    """The service's words, without what we sent it in confidence."""
+    words = answer.get("error_description")
+    text = ": ".join(part for part in (code, words if isinstance(words, str) else "") if part)
+    for secret in form.values():
+        if len(secret) >= MIN_SECRET_CHARS and secret not in {DEVICE_GRANT, form["grant_type"]}:
+            text = text.replace(secret, "***")
+    return f": {one_line(text, 300)}" if text else ""
+
+
+def _strange(client: OAuthClient, url: str, status: int = 0) -> ProviderError:
+    how = f" (HTTP {status})" if status else ""
+    return StreamBroken(
+        f"{client.provider}: {_shown(url)} did not answer as a login service does{how}",
+        fix=f"check the addresses of the login to {client.provider}",
+    )
+
+
+def _again(client: OAuthClient) -> str:
+    return f"homarus models auth login {client.provider}"
+
+
+def _check_address(url: str, name: str, provider: str) -> None:
+    """Tokens go over https, or to this machine."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+    fix = f"set auth.clients.{provider}.{name}, or give it to homarus models auth login"
+    if not url:
+        raise UserError(f"the {name} of {provider}'s login is not known", fix=fix)
+    if not host or parts.scheme not in {"http", "https"}:
+        raise UserError(f"the {name} of {provider}'s login is not an address", fix=fix)
+    if parts.scheme == "http" and host not in _LOCAL:
+        raise UserError(f"the {name} of {provider}'s login is not https: {_shown(url)}", fix=fix)
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _object_in(body: bytes) -> dict[str, Json] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _seconds(value: Json, default: float) -> float:
+    """A positive number of seconds; some services write it as text."""
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) else default
+    except (ValueError, OverflowError):
+        return default
+    return seconds if 0 < seconds < float("inf") else default
+
+
+def _email(id_token: Json) -> str:
+    """Whose login it is, from the service's own answer: a name for the profile, no proof."""
+    parts = id_token.split(".") if isinstance(id_token, str) else []
+    if len(parts) != 3:
+        return ""
+    try:
+        claims = _object_in(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error):
+        return ""
+    email = (claims or {}).get("email")
+    plain = isinstance(email, str) and email.isprintable() and _EMAIL.fullmatch(email)
+    return str(email) if plain else ""

@@ -1,0 +1,179 @@
+"""Where a key is kept, and how it is fetched from there.
+
+In plain, in a variable, in a file, or in a program that prints it (`pass`, `op`, a keychain). Of
+a file and of what a command prints, the first line counts. A command runs only when the
+configuration itself names it, without a shell and for a bounded time. Nothing fetched is logged
+or told: errors say where it was looked for.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import re
+import signal
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from homarus.config.paths import expand
+from homarus.core.errors import AuthFailed
+from homarus.core.message import Json
+from homarus.core.text import one_line
+
+if TYPE_CHECKING:
+    from homarus.config.schema import SecretSource
+
+MAX_SECRET_BYTES = 64 * 1024
+COMMAND_S = 10.0
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SHOWN_CHARS = 16  # of a shorter key nothing is shown
+
+Place: TypeAlias = Literal["plain", "env", "file", "exec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place. `value` is the secret, the variable's name or the path; a command is words."""
+
+    place: Place
+    value: str = field(default="", repr=False)
+    command: tuple[str, ...] = field(default=(), repr=False)
+    timeout_s: float = COMMAND_S
+
+    @property
+    def shown(self) -> str:
+        """The place as a person may see it: a plain secret masked."""
+        match self.place:
+            case "plain":
+                return mask(self.value)
+            case "env":
+                return f"${{{self.value}}}"
+            case "file":
+                return f"file {one_line(self.value)}"
+            case "exec":
+                return f"command {one_line(self.command[0])}"
+
+
+def mask(key: str) -> str:
+    """Enough of a key to tell it from another."""
+    if not key:
+        return ""
+    return one_line(f"{key[:3]}…{key[-4:]}") if len(key) >= _SHOWN_CHARS else "…"
+
+
+def written(text: str) -> Source:
+    """A secret as it stands in a file: itself, or `${NAME}`."""
+    named = _REFERENCE.fullmatch(text.strip())
+    return Source("env", named[1]) if named else Source("plain", text.strip())
+
+
+def configured(source: "SecretSource") -> Source:
+    """What the configuration says of a secret that is kept elsewhere."""
+    match source.source:
+        case "env":
+            return Source("env", source.name or "")
+        case "file":
+            return Source("file", source.path or "")
+        case "exec":
+            return Source("exec", "", source.command, float(source.timeout_seconds))
+
+
+def kept_elsewhere(entry: Mapping[str, Json]) -> Source | None:
+    """What a credentials file says of one: a variable or a file. A command there is not run."""
+    match entry:
+        case {"source": "env", "name": str(name)} if name.strip():
+            return Source("env", name.strip())
+        case {"source": "file", "path": str(path)} if path.strip():
+            return Source("file", path.strip())
+        case _:
+            return None
+
+
+async def fetch(source: Source, env: Mapping[str, str], home: Path) -> str:
+    """The secret; AuthFailed when it is not there."""
+    match source.place:
+        case "plain":
+            said = source.value
+        case "env":
+            said = env.get(source.value, "")
+        case "file":
+            said = await asyncio.to_thread(_read, expand(source.value, home))
+        case "exec":
+            said = await _run(source, env)
+    lines = said.strip().splitlines()
+    secret = lines[0].strip() if lines else ""
+    if not secret:
+        raise AuthFailed(f"there is no key in {_place(source)}", fix=_FIXES[source.place])
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+        raise AuthFailed(f"what is in {_place(source)} is not a key", fix=_FIXES[source.place])
+    return secret
+
+
+_FIXES: Mapping[Place, str] = {
+    "plain": "add it again: homarus models auth add",
+    "env": "set the variable",
+    "file": "put the key, and nothing else, into that file",
+    "exec": "run the command by hand: its first line must be the key",
+}
+
+
+def _place(source: Source) -> str:
+    return "the credentials file" if source.place == "plain" else source.shown
+
+
+def _read(path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            return opened.read(MAX_SECRET_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or "that is no path"
+        raise AuthFailed(
+            f"the key in {one_line(str(path))} cannot be read: {why}", fix="check the path"
+        ) from exc
+
+
+async def _run(source: Source, env: Mapping[str, str]) -> str:
+    """What a command prints first. However this ends, the command and its children have ended."""
+    name = one_line(source.command[0])
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *source.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or "that is no command"
+        fix = "check apiKeyFrom.command"
+        raise AuthFailed(f"the command {name} could not be started: {why}", fix=fix) from exc
+    try:
+        async with asyncio.timeout(source.timeout_s):
+            said = await _output(process)
+            status = await process.wait()
+    except TimeoutError as exc:
+        raise AuthFailed(
+            f"the command {name} gave no key within {source.timeout_s:g} s", fix=_FIXES["exec"]
+        ) from exc
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    if status != 0:
+        raise AuthFailed(f"the command {name} ended with status {status}", fix=_FIXES["exec"])
+    return said.decode("utf-8", "replace")
+
+
+async def _output(process: asyncio.subprocess.Process) -> bytes:
+    said = b""
+    pipe = process.stdout
+    while pipe and len(said) <= MAX_SECRET_BYTES and (more := await pipe.read(MAX_SECRET_BYTES)):
+        said += more
+    return said[:MAX_SECRET_BYTES]

@@ -1,0 +1,142 @@
+"""Our chat wire against llama.cpp's own HTTP server, which nobody here wrote."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import AuthFailed, ContextOverflow, ProviderError
+from homarus.core.message import Message, user
+from homarus.providers import openai
+from homarus.providers.base import Delta, Request, TextDelta
+from homarus.providers.catalog import Vendor
+from homarus.providers.choose import list_models
+from tests.e2e.program import Home
+
+pytestmark = pytest.mark.peers
+
+KEY = "peer-key"
+SERVER = """
+import sys, time, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path = sys.argv[1]
+params.n_ctx, params.n_parallel, params.verbosity = 1024, 1, -1
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [sys.argv[2]] * bool(sys.argv[2])
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture(scope="module")
+def address(demo_weights: Path) -> Iterator[str]:
+    yield from _serve(demo_weights, KEY)
+
+
+@pytest.fixture(scope="module")
+def open_address(demo_weights: Path) -> Iterator[str]:
+    yield from _serve(demo_weights, "")
+
+
+def _serve(weights: Path, key: str) -> Iterator[str]:
+    command = [sys.executable, "-c", SERVER, str(weights), key]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        found = re.search(r"http://\S+", server.stdout.readline())
+        assert found, "llama.cpp did not say where it listens"
+        yield found[0].rstrip("/") + "/v1"
+        server.kill()
+
+
+async def hear(stream: AsyncIterator[Delta | Message]) -> tuple[str, Message]:
+    said = ""
+    async for piece in stream:
+        if isinstance(piece, TextDelta):
+            said += piece.text
+        elif isinstance(piece, Message):
+            return said, piece
+    raise AssertionError("no Message came")
+
+
+def ask(address: str, text: str, key: str = KEY, max_tokens: int = 24) -> tuple[str, Message]:
+    async def main() -> tuple[str, Message]:
+        provider = openai.create(openai.Settings("llama", address, key))
+        try:
+            request = Request("demo", "Be brief.", (user(text),), max_tokens=max_tokens)
+            return await hear(provider.stream(request))
+        finally:
+            await provider.close()
+
+    return asyncio.run(main())
+
+
+def failure(address: str, text: str, key: str = KEY) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        ask(address, text, key)
+    return caught.value
+
+
+def test_it_answers_streams_and_counts(address: str) -> None:
+    said, message = ask(address, "What is the capital of France?")
+    assert said and said == message.text
+    assert message.origin is not None
+    assert message.origin.usage.prompt > 10 and message.origin.usage.output > 0
+
+
+def test_an_answer_at_its_limit_says_so(address: str) -> None:
+    _, message = ask(address, "Tell me a long story about a lobster.", max_tokens=5)
+    assert message.origin is not None and message.origin.stop == "length"
+
+
+def test_its_own_words_for_a_full_window_are_understood(address: str) -> None:
+    assert isinstance(failure(address, "word " * 3000), ContextOverflow)
+
+
+def test_its_own_words_for_a_wrong_key_are_understood(address: str) -> None:
+    wrong = failure(address, "hi", key="not-the-key")
+    assert isinstance(wrong, AuthFailed) and "not-the-key" not in str(wrong)
+
+
+def test_cancelling_frees_its_one_slot_at_once(address: str) -> None:
+    async def main() -> None:
+        provider = openai.create(openai.Settings("llama", address, KEY))
+        request = Request("demo", "", (user("Tell me a very long story."),), max_tokens=900)
+        async for _ in provider.stream(request):
+            break
+        await provider.close()
+
+    asyncio.run(main())
+    said, _ = ask(address, "Say yes.", max_tokens=3)
+    assert said
+
+
+def test_its_models_are_found_by_asking(open_address: str) -> None:
+    vendor = Vendor("ollama", "Ollama", open_address)
+    assert asyncio.run(list_models(vendor))
+
+
+def test_the_whole_program_talks_with_it(open_address: str, tmp_path: Path) -> None:
+    home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
+    home.configure(
+        {
+            "models": {
+                "providers": {
+                    "llama": {
+                        "baseUrl": open_address,
+                        "api": "openai-completions",
+                        "models": [
+                            {"id": "demo", "name": "demo", "contextWindow": 1024, "maxTokens": 64}
+                        ],
+                    }
+                }
+            },
+            "agents": {"defaults": {"model": {"primary": "llama/demo"}}},
+        }
+    )
+    done = home.run("agent", "--message", "What is two plus two?", "--json")
+    assert done.status == 0 and done.json["result"]["payloads"][0]["text"]

@@ -1,0 +1,110 @@
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.log import MAX_CHARS, log_file, redact, set_up
+from homarus.config.schema import Config
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_handlers() -> object:
+    yield
+    root = logging.getLogger("homarus")
+    for handler in root.handlers:
+        handler.close()
+    root.handlers.clear()
+    root.setLevel(logging.NOTSET)
+    root.propagate = True
+
+
+def config(file: Path, level: str = "info", redacted: str = "tools") -> Config:
+    return Config.model_validate(
+        {"logging": {"file": str(file), "level": level, "redactSensitive": redacted}}
+    )
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_records_are_json_lines_for_the_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "a.log"
+    set_up(config(file))
+    assert not file.exists()
+    logging.getLogger("homarus.x").info("hello %s", "there")
+    (row,) = rows(file)
+    assert (row["level"], row["logger"], row["message"]) == ("info", "homarus.x", "hello there")
+    assert oct(file.stat().st_mode)[-3:] == "600"
+
+
+def test_a_record_is_one_line_of_bounded_length(tmp_path: Path) -> None:
+    set_up(config(tmp_path / "a.log"))
+    logging.getLogger("homarus").info("one\r\n{}\x1b[2J%s", "x" * 100_000)
+    (row,) = rows(tmp_path / "a.log")
+    assert len(row["message"]) <= MAX_CHARS
+
+
+def test_the_level_is_kept(tmp_path: Path) -> None:
+    set_up(config(tmp_path / "a.log", level="error"))
+    logging.getLogger("homarus").warning("no")
+    logging.getLogger("homarus").error("yes")
+    assert [row["message"] for row in rows(tmp_path / "a.log")] == ["yes"]
+
+
+def test_the_terminal_gets_warnings_as_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_up(config(tmp_path / "a.log"))
+    logging.getLogger("homarus").info("quiet")
+    logging.getLogger("homarus").warning("two\nlines")
+    assert capsys.readouterr().err == "two lines\n"
+
+
+SECRETS = [
+    "sk-proj-abcdefghijklmnop1234",
+    "Authorization: Bearer abcdef1234567890",
+    "https://example.test/v1?key=abcdefgh&x=1",
+    '{"apiKey": "hunter2hunter2"}',
+    "password=correct-horse",
+    "AIzaSyA1234567890abcdefg",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_secrets_are_blotted_out(text: str) -> None:
+    shown = redact(f"before {text} after")
+    for secret in ("abcdefgh", "hunter2", "correct-horse", "A1234567890"):
+        assert secret not in shown
+    assert shown.startswith("before") and shown.endswith("after")
+
+
+@given(st.text(max_size=200))
+def test_redaction_never_fails_and_never_grows_much(text: str) -> None:
+    assert len(redact(text)) <= len(text) + 3 * 50
+
+
+def test_redaction_is_linear_on_hostile_text() -> None:
+    for hostile in ("token" * 20_000, "=" * 100_000, "Bearer " * 20_000, "sk-" * 30_000):
+        redact(hostile)
+
+
+def test_an_unwritable_log_does_not_stop_the_program(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    set_up(config(tmp_path / "file" / "a.log"))
+    logging.getLogger("homarus").info("lost")
+
+
+def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "a.log").symlink_to(tmp_path / "victim")
+    set_up(config(tmp_path / "a.log"))
+    logging.getLogger("homarus").info("x")
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_without_a_setting_the_log_is_in_the_temporary_folder() -> None:
+    assert log_file(Config()).parent.name == "openclaw"
