@@ -19,7 +19,7 @@ from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.schema import Tools
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.keys import store_key
+from homarus.core.keys import DEFAULT_AGENT, store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.tasks import task_group
@@ -121,7 +121,7 @@ class App:
                 workspace.seed(settings.workspace)
             self._agents[agent_id] = Agent(
                 id=settings.id,
-                name=settings.name,
+                name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
                 workspace=settings.workspace,
                 model=settings.model,
                 thinking=settings.thinking,

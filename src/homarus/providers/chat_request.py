@@ -1,8 +1,8 @@
 """Our messages as turns of OpenAI's chat dialect: valid by construction.
 
 Whatever the history holds, each tool call is followed by exactly one result, a result without a
-call is left out, and no turn is empty. Each turn is made once, as JSON, and kept while its Message
-lives.
+call is left out, no turn is empty, and nobody speaks twice in a row: strict templates refuse that.
+What a Message says is made into JSON once and kept while it lives.
 """
 
 import hashlib
@@ -10,12 +10,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_reply import REASONING_FIELDS
 from homarus.providers.compat import Compat
+from homarus.providers.openai_schema import fits_strict, parameters
 from homarus.providers.rendered import Rendered
 
 INTERRUPTED = "[No result: the call was interrupted, and its outcome is unknown.]"
@@ -25,6 +26,7 @@ UNSEEN = "[A picture was left out: this model cannot see pictures.]"
 PICTURE_BELOW = "(The picture follows in the next message.)"
 PICTURES = "Pictures from the tool results above:"
 GOT_RESULTS = "I have the tool results."
+GAP = b"\\n\\n"  # between turns that became one, inside a JSON string
 # Google's own word for a call whose signature is not at hand.
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
@@ -36,12 +38,36 @@ _NEVER_REPLAYED = frozenset({"error", "aborted"})
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One message as JSON; `json` is empty when there is nothing to send."""
+    """One turn: `words` or `blocks` are its content as JSON, `rest` is what follows it there."""
 
-    json: bytes = b""
+    role: str
+    words: bytes = b""  # a JSON string without its quotes
+    blocks: tuple[bytes, ...] = ()
+    rest: bytes = b""
     calls: Mapping[str, str] = field(default_factory=dict)  # the calls it makes: id → tool
     answers: str = ""  # the call it is the result of
     pictures: tuple[bytes, ...] = ()  # what a tool's turn cannot hold
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to send."""
+        return bool(self.words or self.blocks or self.calls)
+
+    def json(self) -> bytes:
+        if self.blocks:
+            content = b"[" + b",".join(self.blocks) + b"]"
+        else:
+            content = b'"' + self.words + b'"' if self.words else b"null"
+        return b'{"role":"' + self.role.encode() + b'","content":' + content + self.rest + b"}"
+
+    def then(self, other: "_Turn") -> "_Turn":
+        """This turn and the next of the same role as one; who reasoned last is believed."""
+        if self.blocks or other.blocks:
+            blocks = (*self._as_blocks(), *other._as_blocks())
+            return replace(other, words=b"", blocks=blocks)
+        return replace(other, words=GAP.join(filter(None, (self.words, other.words))))
+
+    def _as_blocks(self) -> tuple[bytes, ...]:
+        return self.blocks or (b'{"type":"text","text":"' + self.words + b'"}',)
 
 
 @dataclass(slots=True)
@@ -59,10 +85,11 @@ class Turns:
         self._compat, self._provider, self._model = compat, provider, model
         self._sees_images = sees_images
         self._rendered = Rendered(self._turn)
+        self._bridge = _Turn("assistant", _inner(GOT_RESULTS))
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
         """The turns to send, each as JSON."""
-        turns: list[bytes | _Results] = []
+        turns: list[_Turn | _Results] = []
         waiting: dict[str, _Results] = {}
         for message in messages:
             turn = self._rendered[message]
@@ -71,72 +98,83 @@ class Turns:
                 if results is not None:
                     results.turns[turn.answers] = turn
                 continue
-            if turn.json:
-                if message.role == "user" and turns and isinstance(turns[-1], _Results):
-                    turns.extend(self._bridge())
-                turns.append(turn.json)
+            if turn:
+                turns.append(turn)
             if turn.calls:
                 results = _Results(turn.calls)
                 turns.append(results)
                 waiting.update(dict.fromkeys(turn.calls, results))
-        return [
-            part
-            for turn in turns
-            for part in ([turn] if isinstance(turn, bytes) else self._flat(turn))
-        ]
+        return [turn.json() for turn in self._joined(turns)]
 
-    def _bridge(self) -> list[bytes]:
-        if not self._compat.assistant_after_tool_result:
-            return []
-        return [encode({"role": "assistant", "content": GOT_RESULTS})]
+    def _joined(self, turns: Iterable[_Turn | _Results]) -> list[_Turn]:
+        """The turns with the results in their places and neighbours of one role as one."""
+        joined: list[_Turn] = []
+        for placed in turns:
+            for turn in [placed] if isinstance(placed, _Turn) else self._flat(placed):
+                before = joined[-1] if joined else None
+                if before is None or turn.role == "tool":
+                    joined.append(turn)
+                elif before.role == turn.role:
+                    joined[-1] = before.then(turn)
+                elif before.role == "tool" and turn.role == "user" and self._bridges:
+                    joined += [self._bridge, turn]
+                else:
+                    joined.append(turn)
+        return joined
 
-    def _flat(self, results: _Results) -> list[bytes]:
-        flat: list[bytes] = []
+    @property
+    def _bridges(self) -> bool:
+        return self._compat.assistant_after_tool_result
+
+    def _flat(self, results: _Results) -> list[_Turn]:
+        flat: list[_Turn] = []
         pictures: list[bytes] = []
         for call_id, name in results.calls.items():
             turn = results.turns.get(call_id)
-            flat.append(turn.json if turn else self._result(call_id, name, INTERRUPTED))
+            flat.append(turn or self._result(call_id, name, INTERRUPTED))
             pictures.extend(turn.pictures if turn else ())
         if pictures:
-            flat.extend(self._bridge())
-            parts = b",".join((encode({"type": "text", "text": PICTURES}), *pictures))
-            flat.append(b'{"role":"user","content":[' + parts + b"]}")
+            told = encode({"type": "text", "text": PICTURES})
+            flat.append(_Turn("user", blocks=(told, *pictures)))
         return flat
 
     def _turn(self, message: Message) -> _Turn:
         match message.role:
             case "user":
-                return _Turn(self._asked(message))
+                return self._asked(message)
             case "assistant":
                 return self._answered(message)
             case "tool":
                 return self._returned(message)
 
-    def _asked(self, message: Message) -> bytes:
+    def _asked(self, message: Message) -> _Turn:
         texts = [part.text for part in message.parts if isinstance(part, Text) and part.text]
         images = [part for part in message.parts if isinstance(part, Image)]
         if not images or not self._sees_images:
             texts += [UNSEEN] * len(images)
-            return encode({"role": "user", "content": "\n".join(texts) or NO_TEXT})
-        content: list[Json] = [{"type": "text", "text": text} for text in texts]
-        return encode({"role": "user", "content": [*content, *map(_picture, images)]})
+            return _Turn("user", _inner("\n".join(texts) or NO_TEXT))
+        blocks: list[Json] = [{"type": "text", "text": text} for text in texts]
+        return _Turn("user", blocks=tuple(map(encode, (*blocks, *map(_picture, images)))))
 
     def _answered(self, message: Message) -> _Turn:
         content = message.text
-        turn: dict[str, Json] = {"role": "assistant", "content": content or None}
+        rest: dict[str, Json] = {}
         thinking = [part for part in message.parts if isinstance(part, Thinking) and part.text]
         if thinking and self._compat.thinking_as_text:
-            turn["content"] = "\n\n".join(filter(None, (*(t.text for t in thinking), content)))
+            content = "\n\n".join(filter(None, (*(t.text for t in thinking), content)))
         elif thinking and self._wrote(message) and thinking[0].signature in REASONING_FIELDS:
-            turn[thinking[0].signature] = "".join(part.text for part in thinking)
+            rest[thinking[0].signature] = "".join(part.text for part in thinking)
         calls: dict[str, ToolCall] = {}
         for call in message.calls:
             calls.setdefault(self._wire_id(call.id), call)
         if calls:
-            turn["tool_calls"] = [self._asked_for(*item) for item in calls.items()]
-        elif not turn["content"]:
-            return _Turn()
-        return _Turn(encode(turn), {call_id: call.name for call_id, call in calls.items()})
+            rest["tool_calls"] = [self._asked_for(*item) for item in calls.items()]
+        return _Turn(
+            "assistant",
+            _inner(content),
+            rest=b"," + encode(rest)[1:-1] if rest else b"",
+            calls={call_id: call.name for call_id, call in calls.items()},
+        )
 
     def _asked_for(self, call_id: str, call: ToolCall) -> dict[str, Json]:
         # Arguments that were not JSON are not repeated: several services refuse the whole request.
@@ -148,22 +186,19 @@ class Turns:
     def _returned(self, message: Message) -> _Turn:
         result = next((part for part in message.parts if isinstance(part, ToolReturn)), None)
         if result is None:
-            return _Turn()
+            return _Turn("tool")
         images = [part for part in result.content if isinstance(part, Image)]
         note = [PICTURE_BELOW if self._sees_images else UNSEEN] if images else []
         text = "\n".join(filter(None, (result.text, *note))) or NO_OUTPUT
-        call_id = self._wire_id(result.call_id)
-        return _Turn(
-            self._result(call_id, result.name, text),
-            answers=call_id,
-            pictures=tuple(encode(_picture(i)) for i in images) if self._sees_images else (),
-        )
+        pictures = tuple(encode(_picture(i)) for i in images) if self._sees_images else ()
+        made = self._result(self._wire_id(result.call_id), result.name, text)
+        return replace(made, pictures=pictures)
 
-    def _result(self, call_id: str, name: str, text: str) -> bytes:
-        turn = {"role": "tool", "tool_call_id": call_id, "content": text}
+    def _result(self, call_id: str, name: str, text: str) -> _Turn:
+        rest = {"tool_call_id": call_id}
         if self._compat.tool_result_name:
-            turn["name"] = wire_name(name)
-        return encode(turn)
+            rest["name"] = wire_name(name)
+        return _Turn("tool", _inner(text), rest=b"," + encode(rest)[1:-1], answers=call_id)
 
     def _wrote(self, message: Message) -> bool:
         """Did this very model write it? Reasoning means nothing to another."""
@@ -203,21 +238,21 @@ def _finite(value: Json) -> Json:
             return value
 
 
-def tool_list(tools: Iterable[ToolSpec]) -> bytes:
-    """The tools a model may call."""
-    return encode(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": spec.name,
-                    "description": spec.description,
-                    "parameters": dict(spec.parameters),
-                },
-            }
-            for spec in tools
-        ]
-    )
+def tool_list(tools: Iterable[ToolSpec], *, strict: bool = False) -> bytes:
+    """The tools a model may call; `strict`: the service enforces the schemas that it can."""
+    return encode([_tool(spec, strict=strict) for spec in tools])
+
+
+def _tool(spec: ToolSpec, *, strict: bool) -> dict[str, Json]:
+    schema = parameters(spec.parameters)
+    function = {"name": spec.name, "description": spec.description, "parameters": schema}
+    if strict:
+        function["strict"] = fits_strict(schema)
+    return {"type": "function", "function": function}
+
+
+def _inner(text: str) -> bytes:
+    return encode(text)[1:-1]
 
 
 def _picture(image: Image) -> dict[str, Json]:

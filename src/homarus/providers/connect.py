@@ -6,7 +6,6 @@ when either is missing.
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from homarus.config.paths import Paths, expand
 from homarus.config.refs import ModelRef, normalize_provider_id, resolve_model_ref
@@ -118,8 +117,8 @@ def api_of(config: "Config", model: Model) -> str:
         return vendor.api if is_openais_own(entry.base_url) else "openai-completions"
     if vendor.api == "google-generative-ai" and entry and entry.base_url:
         # Google answers OpenAI's dialect too, under an address that says so.
-        path = urlsplit(entry.base_url).path.rstrip("/")
-        return "openai-completions" if path.endswith("/openai") else vendor.api
+        address = entry.base_url.partition("?")[0].rstrip("/")
+        return "openai-completions" if address.endswith("/openai") else vendor.api
     return vendor.api
 
 

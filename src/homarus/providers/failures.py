@@ -74,6 +74,9 @@ def problem_in(body: Json, status: int = 0) -> Problem:
         inner = {"message": inner}
     words = inner.get("message") or inner.get("msg") or inner.get("detail") or body.get("message")
     named = [inner.get("code"), inner.get("type"), inner.get("status"), body.get("type")]
+    details = inner.get("details")
+    if isinstance(details, Mapping):  # Anthropic's own word for the cause
+        named.append(details.get("error_code"))
     raw = inner.get("metadata")
     if isinstance(raw, Mapping) and raw.get("raw"):  # OpenRouter: what the vendor behind it said
         words = f"{words}: {raw['raw']}"
@@ -216,6 +219,7 @@ _FILTER = re.compile(
 _BILLING = re.compile(
     r"insufficient[_ ](quota|balance|credits?|funds)|billing_hard_limit|billing_not_active"
     r"|credit balance|payment required|out of credits?|requires more credits|not enough credits?"
+    r"|billing_error|spend_limit|api usage limits"
     r"|billing_disabled|enable billing|requires billing|spend(ing)? (cap|limit)"
     r"|prepay(ment)? (credits|funds) (are|is) depleted"
 )
@@ -242,7 +246,9 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
         (_IMAGE, ImageTooLarge),
         (_BILLING, BillingFailed),
     ):
-        if pattern.search(text):
+        # "Input tokens have exceeded your rate limit" is about the minute, not the window.
+        by_the_minute = kind is ContextOverflow and "rate_limit_error" in problem.codes
+        if pattern.search(text) and not by_the_minute:
             return kind
     if problem.status not in {401, 429} and problem.status < 500 and _FILTER.search(text):
         return ContentFiltered

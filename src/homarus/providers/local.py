@@ -37,8 +37,8 @@ CHARS_PER_TOKEN = 3.3
 TURN_TOKENS = 6
 # While it reads a prompt, llama.cpp looks once per batch whether to stop: 64 tokens ≈ 0.5 s.
 BATCH_TOKENS = 64
-# A small model repeats itself when it is cold and babbles when it is hot.
-SAMPLING: Mapping[str, Json] = {"temperature": 0.4, "top_p": 0.9, "repeat_penalty": 1.1}
+# A small model babbles when it is hot; the penalty keeps it from repeating itself when cold.
+SAMPLING: Mapping[str, Json] = {"temperature": 0.1, "top_p": 0.9, "repeat_penalty": 1.1}
 _TUNABLE = frozenset({*SAMPLING, "top_k", "min_p", "seed"})
 _ATTEMPTS = 3
 FREE = Price()

@@ -1,10 +1,10 @@
-"""Logging in to a provider: OAuth with PKCE in a browser (RFC 7636, 8252), or by a code typed
-elsewhere (RFC 8628), and renewing what a login gave.
+"""Logging in to a provider, and renewing what a login gave.
 
-The flows know no provider: an `OAuthClient` says whom to ask. Tokens travel in bodies over https
-(or to this machine), never in a URL, a log or an error. Redirects are not followed. Requests to
-the token endpoint block and belong in a thread: once begun they run to their end, so that a
-refresh token the service has just replaced is not lost to a cancelled caller.
+Two flows: OAuth with PKCE in a browser (RFC 7636, 8252), and a code typed on another device
+(RFC 8628). They know no provider: an `OAuthClient` says whom to ask. Tokens travel in bodies
+over https (or to this machine), never in a URL, a log or an error. Redirects are not followed.
+Requests to the token endpoint block and belong in a thread: once begun they run to their end, so
+that a refresh token the service has just replaced is not lost to a cancelled caller.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
@@ -33,9 +33,13 @@ from homarus.core.errors import (
     UserError,
 )
 from homarus.core.message import Json
+from homarus.core.tasks import task_group
 from homarus.core.text import one_line
 from homarus.providers.failures import MIN_SECRET_CHARS, wait_s
 from homarus.providers.loopback import Answer, listening, read_redirect
+
+if TYPE_CHECKING:
+    import httpx2
 
 REQUEST_S = 20.0
 LOGIN_S = 300.0
@@ -86,15 +90,15 @@ class DeviceCode:
 
 
 Show: TypeAlias = Callable[[str], None]
-Paste: TypeAlias = Callable[[], Awaitable[str]]
+Paste: TypeAlias = Callable[[], Awaitable[str]]  # waits for ever when nobody can paste
 
 
 async def log_in_by_browser(
     client: OAuthClient,
     clock: Clock,
     show: Show,
+    paste: Paste,
     *,
-    paste: Paste | None = None,
     listen: bool = True,
     timeout_s: float = LOGIN_S,
 ) -> Tokens:
@@ -102,17 +106,18 @@ async def log_in_by_browser(
     _check_address(client.authorize_url, "authorizeUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+    pasted = _pasted(client, paste, state)
     try:
         async with asyncio.timeout(timeout_s):
             if listen:
                 async with listening(client.redirect_url, state) as redirect:
                     redirect_url = redirect.url
                     show(authorize_address(client, redirect_url, state, verifier))
-                    answer = await _first(redirect.arrived, _pasted(client, paste, state))
+                    answer = await _first(redirect.arrived, pasted)
             else:
                 redirect_url = client.redirect_url or PASTE_URL
                 show(authorize_address(client, redirect_url, state, verifier))
-                answer = await _first(_pasted(client, paste, state))
+                answer = await pasted()
     except TimeoutError as exc:
         raise AuthFailed(
             f"{client.provider}: nobody logged in within {timeout_s:g} s", fix=_again(client)
@@ -160,26 +165,20 @@ async def _first(*ways: Callable[[], Awaitable[Answer]]) -> Answer:
             if task is not asyncio.current_task():
                 task.cancel()
 
-    async with asyncio.TaskGroup() as group:
+    async with task_group() as group:
         tasks = [group.create_task(take(way)) for way in ways]
     return found[0]
 
 
-def _pasted(
-    client: OAuthClient, paste: Paste | None, state: str
-) -> Callable[[], Awaitable[Answer]]:
+def _pasted(client: OAuthClient, paste: Paste, state: str) -> Callable[[], Awaitable[Answer]]:
     async def arrived() -> Answer:
-        while paste:
-            text = await paste()
-            if not text.strip():
-                continue
-            if answer := read_redirect(text, state):
-                return answer
+        answer = read_redirect(await paste(), state)
+        if answer is None:
             raise UserError(
                 f"what was pasted is not the end of this login to {client.provider}",
                 fix="paste the whole address that the browser ends at, from this very login",
             )
-        return await asyncio.get_running_loop().create_future()  # nobody pastes
+        return answer
 
     return arrived
 
@@ -293,26 +292,26 @@ def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str
     answer = _object_in(bytes(body))
     if response.is_success and answer is not None:
         return answer
-    raise _refused(client, url, form, response.status_code, answer, dict(response.headers))
+    raise _refused(client, url, form, response, answer)
 
 
 def _refused(
     client: OAuthClient,
     url: str,
     form: Mapping[str, str],
-    status: int,
+    response: "httpx2.Response",
     answer: Mapping[str, Json] | None,
-    headers: Mapping[str, str],
 ) -> Exception:
     """The error for an answer that gave nothing."""
+    status = response.status_code
     code = answer.get("error") if answer else None
     code = code if isinstance(code, str) else ""
-    if code in {"authorization_pending", "slow_down"} and form["grant_type"] == DEVICE_GRANT:
+    if code in {"authorization_pending", "slow_down"} and form.get("grant_type") == DEVICE_GRANT:
         return _Waiting(slower=code == "slow_down")
     told = _told(answer or {}, code, form)
     where = f"{client.provider}: {_shown(url)}"
     if status == 429:
-        after_s = wait_s(headers, time.time_ns() // 1_000_000)
+        after_s = wait_s(response.headers, time.time_ns() // 1_000_000)
         return RateLimited(f"{where} asks us to wait{told}", after_s=after_s, status=status)
     if status >= 500:
         fix = "try again in a moment"
@@ -321,7 +320,7 @@ def _refused(
         )
     if answer is None or not code:
         return _strange(client, url, status)
-    kind = "renew the login" if form["grant_type"] == "refresh_token" else "log in"
+    kind = "renew the login" if "refresh_token" in form else "log in"
     message = f"{where} refused to {kind}{told}"
     return AuthFailed(message, fix=_again(client), status=status)
 
@@ -331,7 +330,7 @@ def _told(answer: Mapping[str, Json], code: str, form: Mapping[str, str]) -> str
     words = answer.get("error_description")
     text = ": ".join(part for part in (code, words if isinstance(words, str) else "") if part)
     for secret in form.values():
-        if len(secret) >= MIN_SECRET_CHARS and secret not in {DEVICE_GRANT, form["grant_type"]}:
+        if len(secret) >= MIN_SECRET_CHARS and secret != form.get("grant_type"):
             text = text.replace(secret, "***")
     return f": {one_line(text, 300)}" if text else ""
 

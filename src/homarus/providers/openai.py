@@ -156,7 +156,7 @@ class _Wire:
 
     def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if tools != self._tools[0]:
-            self._tools = (tools, tool_list(tools))
+            self._tools = (tools, tool_list(tools, strict=self._compat.strict is True))
         return self._tools[1]
 
 
