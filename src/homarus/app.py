@@ -31,6 +31,7 @@ from homarus.providers.choose import Choice, choose
 from homarus.providers.connect import connect
 from homarus.sessions.inbox import Inbox
 from homarus.sessions.session import Session, Sessions
+from homarus.store.base import Store
 from homarus.store.sqlite import open_store
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
@@ -89,19 +90,20 @@ class App:
         loaded: Loaded,
         paths: Paths,
         models: Models,
-        sessions: Sessions,
+        store: Store,
         group: asyncio.TaskGroup,
         clock: Clock,
         ask: Ask,
     ) -> None:
-        self.loaded, self.paths, self.models, self.sessions = loaded, paths, models, sessions
+        self.loaded, self.paths, self.models = loaded, paths, models
+        self.store, self.sessions = store, Sessions(store, clock)
         self.bus = Bus()
         self.clock = clock
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, Registry] = {}
         lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._runner = Runner(
-            sessions=sessions,
+            sessions=self.sessions,
             bus=self.bus,
             lanes=lanes,
             clock=clock,
@@ -151,13 +153,21 @@ class App:
         who = agent_settings(config, self.paths, agent or default_agent(config)).id
         return store_key(asked, who, agents=agents(config))
 
+    def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
+        """Hand a message in; the future is done when the run that answers it is."""
+        return self._inbox.put(key, inbound)
+
     async def ask(self, key: str, inbound: Inbound) -> Outcome:
         """Hand a message in, and wait for the run that answers it."""
-        return await self._inbox.put(key, inbound)
+        return await self.put(key, inbound)
 
-    def abort(self, key: str) -> bool:
-        """Stop what a session is doing; True when it did something."""
-        return self._runner.abort(key)
+    def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
+        """Stop what a session is doing; the ids of the runs that were stopped."""
+        return self._runner.abort(key, run_id)
+
+    def live_runs(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of the runs under way."""
+        return self._runner.live(key)
 
     async def session(self, key: str) -> Session:
         """A session, whether it was used before or not."""
@@ -213,14 +223,13 @@ async def open_app(
     clock = clock or SystemClock()
     models = Models(loaded, paths)
     async with open_store(paths.state) as store:
-        sessions = Sessions(store, clock)
         try:
             async with task_group() as group:
                 yield App(
                     loaded=loaded,
                     paths=paths,
                     models=models,
-                    sessions=sessions,
+                    store=store,
                     group=group,
                     clock=clock,
                     ask=ask,

@@ -29,7 +29,7 @@ from homarus.core.message import (
     ToolReturn,
     user,
 )
-from homarus.providers import anthropic, local, openai, responses
+from homarus.providers import anthropic, google, local, openai, responses
 from homarus.providers.base import (
     Delta,
     Provider,
@@ -226,6 +226,14 @@ async def responses_stage() -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
+async def google_stage() -> AsyncIterator[Stage]:
+    async with ModelServer() as server:
+        provider = google.create(google.Settings("served", server.url, "AI-contract-key"))
+        yield ServedStage(provider, server)
+        await provider.close()
+
+
+@asynccontextmanager
 async def scripted_stage() -> AsyncIterator[Stage]:
     yield ScriptedStage()
 
@@ -234,6 +242,7 @@ ROWS = [
     Row("openai", openai_stage),
     Row("responses", responses_stage),
     Row("anthropic", anthropic_stage),
+    Row("google", google_stage),
     Row("local", local_stage, frozenset({"think", "history", "together"})),
     Row("scripted", scripted_stage),
 ]

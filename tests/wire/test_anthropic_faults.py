@@ -173,8 +173,8 @@ WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
         400,
         "invalid_request_error",
         (
-            "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing"
-            " to upgrade or purchase credits."
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans &"
+            " Billing to upgrade or purchase credits."
         ),
         BillingFailed,
     ),
@@ -190,8 +190,8 @@ WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
         400,
         "invalid_request_error",
         (
-            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
-            ' "output_config.effort" to control thinking behavior.'
+            '"thinking.type.enabled" is not supported for this model. Use'
+            ' "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
         ),
         BadRequest,
     ),

@@ -49,6 +49,7 @@ class Outcome:
 class _Live:
     """A run that can be stopped from outside."""
 
+    run_id: str
     scope: asyncio.Timeout
     aborted: bool = False
 
@@ -77,12 +78,13 @@ class Runner:
 
     async def __call__(self, key: str, inbound: Inbound) -> Outcome:
         """Answer one message. A failure on purpose is an outcome; a bug is raised."""
-        emit = Emitter(uuid4().hex, key, self._bus.publish, self._clock.now_ms)
+        run_id = inbound.run_id or str(uuid4())
+        emit = Emitter(run_id, key, self._bus.publish, self._clock.now_ms)
         started = self._clock.monotonic()
         outcome = Outcome(emit.run_id, key, "failed")
         try:
             async with asyncio.timeout(None) as scope:
-                live = self._live[key] = _Live(scope)
+                live = self._live[key] = _Live(run_id, scope)
                 async with self._lanes.enter(f"session:{key}", "main"):
                     outcome = await self._answer(inbound, emit, outcome, scope)
         except TimeoutError:
@@ -95,14 +97,18 @@ class Runner:
             emit(RunEnded(error=str(outcome.error or ""), aborted=aborted))
         return replace(outcome, duration_ms=round((self._clock.monotonic() - started) * 1000))
 
-    def abort(self, key: str) -> bool:
-        """Stop the live run of a session; True when there was one."""
+    def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
+        """Stop the live run of a session; the ids of what was stopped."""
         live = self._live.get(key)
-        if live is None:
-            return False
+        if live is None or (run_id and live.run_id != run_id):
+            return ()
         live.aborted = True
         live.scope.reschedule(0)
-        return True
+        return (live.run_id,)
+
+    def live(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of the runs under way, of one session or of all."""
+        return tuple(run.run_id for at, run in self._live.items() if key in (None, at))
 
     def _stopped(self, outcome: Outcome, live: _Live) -> Outcome:
         if live.aborted:

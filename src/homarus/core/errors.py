@@ -30,11 +30,16 @@ HomarusError
 │   ├── Corrupt            → repair
 │   ├── DiskFull           → refuse new work until there is room
 │   └── InUse              → another process holds this state directory
-└── ProtocolError          what a gateway client did wrong
+└── ProtocolError          what a gateway client is told
+    ├── InvalidRequest     its request is wrong
+    ├── Unavailable        it is right, and cannot be served now
+    ├── NotPaired          its device is not known
+    └── AgentTimeout       its run took too long
 
 Every message says what happened and to what; `fix` says what to do next.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -263,6 +268,41 @@ class InUse(StoreError):
 
 
 class ProtocolError(HomarusError):
-    """What a gateway client did wrong."""
+    """What a gateway client is told; `wire` is its code on the wire."""
 
     code = "protocol"
+    wire: ClassVar[str] = "UNAVAILABLE"
+
+    def __init__(
+        self, message: str, *, details: Mapping[str, object] | None = None, fix: str = ""
+    ) -> None:
+        super().__init__(message, fix=fix)
+        self.details = details
+
+
+class InvalidRequest(ProtocolError):
+    """The request is wrong."""
+
+    code = "protocol.invalid_request"
+    wire = "INVALID_REQUEST"
+    exit_status = 2
+
+
+class Unavailable(ProtocolError):
+    """The request is right, and cannot be served now."""
+
+    code = "protocol.unavailable"
+
+
+class NotPaired(ProtocolError):
+    """The device is not known here."""
+
+    code = "protocol.not_paired"
+    wire = "NOT_PAIRED"
+
+
+class AgentTimeout(ProtocolError):
+    """The run took too long."""
+
+    code = "protocol.agent_timeout"
+    wire = "AGENT_TIMEOUT"

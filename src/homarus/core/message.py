@@ -159,7 +159,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message as a channel received it."""
+    """A message as a channel received it; `run_id` names the run that answers, if one is asked."""
 
     id: str
     address: Address
@@ -168,6 +168,7 @@ class Inbound:
     images: tuple[Image, ...] = ()
     at_ms: int = 0
     wishes: Wishes = field(default_factory=Wishes)
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ GAP = b"\\n\\n"  # between turns that became one, inside a JSON string
 # Google's own word for a call whose signature is not at hand.
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
+_TEXT = b'{"type":"text","text":"%b"}'
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -51,23 +52,6 @@ class _Turn:
     def __bool__(self) -> bool:
         """Whether there is anything to send."""
         return bool(self.words or self.blocks or self.calls)
-
-    def json(self) -> bytes:
-        if self.blocks:
-            content = b"[" + b",".join(self.blocks) + b"]"
-        else:
-            content = b'"' + self.words + b'"' if self.words else b"null"
-        return b'{"role":"' + self.role.encode() + b'","content":' + content + self.rest + b"}"
-
-    def then(self, other: "_Turn") -> "_Turn":
-        """This turn and the next of the same role as one; who reasoned last is believed."""
-        if self.blocks or other.blocks:
-            blocks = (*self._as_blocks(), *other._as_blocks())
-            return replace(other, words=b"", blocks=blocks)
-        return replace(other, words=GAP.join(filter(None, (self.words, other.words))))
-
-    def _as_blocks(self) -> tuple[bytes, ...]:
-        return self.blocks or (b'{"type":"text","text":"' + self.words + b'"}',)
 
 
 @dataclass(slots=True)
@@ -104,23 +88,22 @@ class Turns:
                 results = _Results(turn.calls)
                 turns.append(results)
                 waiting.update(dict.fromkeys(turn.calls, results))
-        return [turn.json() for turn in self._joined(turns)]
+        return [_json(run) for run in self._runs(turns)]
 
-    def _joined(self, turns: Iterable[_Turn | _Results]) -> list[_Turn]:
-        """The turns with the results in their places and neighbours of one role as one."""
-        joined: list[_Turn] = []
+    def _runs(self, turns: Iterable[_Turn | _Results]) -> list[list[_Turn]]:
+        """The turns with the results in their places; neighbours of one role stand together."""
+        runs: list[list[_Turn]] = []
+        last = ""
         for placed in turns:
             for turn in [placed] if isinstance(placed, _Turn) else self._flat(placed):
-                before = joined[-1] if joined else None
-                if before is None or turn.role == "tool":
-                    joined.append(turn)
-                elif before.role == turn.role:
-                    joined[-1] = before.then(turn)
-                elif before.role == "tool" and turn.role == "user" and self._bridges:
-                    joined += [self._bridge, turn]
-                else:
-                    joined.append(turn)
-        return joined
+                if turn.role == last != "tool":
+                    runs[-1].append(turn)
+                    continue
+                if last == "tool" and turn.role == "user" and self._bridges:
+                    runs.append([self._bridge])
+                runs.append([turn])
+                last = turn.role
+        return runs
 
     @property
     def _bridges(self) -> bool:
@@ -249,6 +232,18 @@ def _tool(spec: ToolSpec, *, strict: bool) -> dict[str, Json]:
     if strict:
         function["strict"] = fits_strict(schema)
     return {"type": "function", "function": function}
+
+
+def _json(run: list[_Turn]) -> bytes:
+    """Turns of one role as one; of their reasoning, the last is told."""
+    if any(turn.blocks for turn in run):
+        blocks = (turn.blocks or (_TEXT % turn.words,) for turn in run)
+        content = b"[" + b",".join(block for some in blocks for block in some) + b"]"
+    else:
+        words = GAP.join(turn.words for turn in run if turn.words)
+        content = b'"' + words + b'"' if words else b"null"
+    last = run[-1]
+    return b'{"role":"' + last.role.encode() + b'","content":' + content + last.rest + b"}"
 
 
 def _inner(text: str) -> bytes:

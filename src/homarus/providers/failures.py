@@ -205,7 +205,7 @@ _OVERFLOW = re.compile(
     r"|exceeded model token limit|reduce the length of the (messages|prompt|input)"
     r"|too large for model with|tokens \+ .?max_new_tokens.? must be"
     r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min"
-    r"|request payload size exceeds",
+    r"|request payload size exceeds|request_too_large",
 )
 _IMAGE = re.compile(
     r"image_(file_)?too_large|invalid_image_size"
@@ -215,6 +215,7 @@ _IMAGE = re.compile(
 _FILTER = re.compile(
     r"content_filter|content_policy|responsibleaipolicy|content management policy"
     r"|input was flagged|moderation|safety system|usage polic|bio_policy|policy_violation"
+    r"|content filtering policy"
 )
 _BILLING = re.compile(
     r"insufficient[_ ](quota|balance|credits?|funds)|billing_hard_limit|billing_not_active"
@@ -226,6 +227,7 @@ _BILLING = re.compile(
 _AUTH = re.compile(
     r"invalid_api_key|invalid api key|incorrect api key|api key not valid|authentication_error"
     r"|invalid_authentication|unauthenticated|api_key_invalid|api key expired"
+    r"|permission_error|organization has been disabled"
 )
 _LIMIT = re.compile(r"rate[_ -]?limit|too many requests|limit (reached|exceeded)|quota|throttl")
 _LIMIT_CODE = re.compile(r"rate_limit|resource_exhausted|too_many_requests")

@@ -265,7 +265,7 @@ def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str
     _check_address(url, "tokenUrl", client.provider)
     # At INFO it logs each request's URL.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    headers = {"Accept": "application/json", "User-Agent": "homarus"}
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "homarus"}
     place = _shown(url)
     deadline = time.monotonic() + REQUEST_S
     try:

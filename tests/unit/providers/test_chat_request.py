@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -40,6 +41,15 @@ PICTURE = Image("aGk=", "image/png")
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
 CALL = ToolCall("call_1", "read", {"path": "é"})
 VALID = TypeAdapter(list[ChatCompletionMessageParam])
+
+
+def exhaust(value: Any) -> None:
+    """Pydantic checks an Iterable only as far as somebody reads it."""
+    if isinstance(value, dict):
+        value = value.values()
+    if not isinstance(value, str) and isinstance(value, Iterable):
+        for part in value:
+            exhaust(part)
 
 
 def turns(compat: Compat | None = None, *, sees: bool = True) -> Turns:
@@ -85,6 +95,20 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
         {"role": "tool", "tool_call_id": "call_1", "content": INTERRUPTED},
         {"role": "user", "content": "go on"},
     ]
+
+
+def test_nobody_speaks_twice_in_a_row() -> None:
+    thought = Thinking("because", "reasoning_content")
+    got = rendered(
+        user("one"), user('t"wo'), said(thought, "a"), said("b"), said("c", CALL), user("three")
+    )
+    assert [t["role"] for t in got] == ["user", "assistant", "tool", "user"]
+    assert got[0]["content"] == 'one\n\nt"wo'
+    assert got[1]["content"] == "a\n\nb\n\nc"
+    assert got[1]["tool_calls"][0]["id"] == "call_1"
+    assert "reasoning_content" not in got[1], "it led to other words than these"
+    pictured = rendered(user("one"), user("", PICTURE), user("two"))[0]["content"]
+    assert [block["type"] for block in pictured] == ["text", "image_url", "text"]
 
 
 def test_a_late_result_still_follows_its_call() -> None:
@@ -136,10 +160,11 @@ def test_pictures_go_with_the_user_or_behind_the_results() -> None:
     )
     shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     assert got[0]["content"] == [{"type": "text", "text": "see"}, shown]
-    assert [t["role"] for t in got[1:]] == ["assistant", "tool", "tool", "user", "user"]
+    assert [t["role"] for t in got[1:]] == ["assistant", "tool", "tool", "user"]
     assert got[2]["tool_call_id"] == "call_1"
     assert got[2]["content"].startswith("shot\n")
-    assert got[4]["content"] == [{"type": "text", "text": PICTURES}, shown]
+    told, asked = ({"type": "text", "text": text} for text in (PICTURES, "well?"))
+    assert got[4]["content"] == [told, shown, asked]
 
 
 def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
@@ -193,9 +218,7 @@ def test_services_that_want_a_name_or_an_answer_after_results_get_them() -> None
     compat = Compat(tool_result_name=True, assistant_after_tool_result=True)
     got = rendered(said(CALL), result("call_1", PICTURE), user("and?"), compat=compat)
     assert got[1]["name"] == "read"
-    assert [t["role"] for t in got] == [
-        "assistant", "tool", "assistant", "user", "assistant", "user"
-    ]  # fmt: skip
+    assert [t["role"] for t in got] == ["assistant", "tool", "assistant", "user"]
     assert got[2]["content"] == GOT_RESULTS
 
 
@@ -225,6 +248,15 @@ def test_tools_are_listed_with_their_schemas() -> None:
             },
         }
     ]
+
+
+def test_where_schemas_are_enforced_each_tool_says_whether_its_own_can_be() -> None:
+    closed = {"type": "object", "properties": {}, "additionalProperties": False}
+    specs = [ToolSpec("a", "A.", closed), ToolSpec("b", "B.", {"type": "object"})]
+    functions = [tool["function"] for tool in json.loads(tool_list(specs, strict=True))]
+    assert [function["strict"] for function in functions] == [True, False]
+    assert functions[1]["parameters"] == {"type": "object", "properties": {}}
+    assert "strict" not in json.loads(tool_list(specs))[0]["function"]
 
 
 texts = st.sampled_from(["", "hi", "é\ud800", "two\nlines"])
@@ -268,16 +300,19 @@ def test_any_history_renders_to_turns_the_vendor_accepts(
     history: list[Message], compat: Compat, sees: bool
 ) -> None:
     got = rendered(*history, compat=compat, sees=sees)
-    VALID.validate_python(got)
+    exhaust(VALID.validate_python(got))
     waiting: list[str] = []
+    last = ""
     for turn in got:
         if turn["role"] == "tool":
             assert turn["tool_call_id"] == waiting.pop(0)
         else:
+            assert turn["role"] != last, "nobody speaks twice in a row"
             assert waiting == [], "every call is answered before anyone else speaks"
             waiting = [call["id"] for call in turn.get("tool_calls", ())]
             assert len(set(waiting)) == len(waiting)
         assert turn["content"] or turn.get("tool_calls"), "no turn is empty"
+        last = turn["role"]
     assert waiting == []
 
 

@@ -1,0 +1,105 @@
+"""Frames: requests, responses and events, one JSON object each. Strict on the way in.
+
+`read_request` is the only door for bytes from outside; whatever is wrong with them is an
+InvalidRequest, and no input makes it fail in any other way.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from homarus.core.errors import HomarusError, InvalidRequest, ProtocolError
+from homarus.core.message import Json
+
+PROTOCOL = 3
+MAX_FRAME_BYTES = 25 * 1024 * 1024
+MAX_HELLO_BYTES = 64 * 1024  # before a client has shown who it is
+MAX_BUFFERED_BYTES = 50 * 1024 * 1024
+TICK_S = 30.0
+HANDSHAKE_S = 10.0
+MAX_ID_CHARS = 256
+MAX_METHOD_CHARS = 128
+
+
+class Request(BaseModel):
+    """A client asks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    type: Literal["req"]
+    id: str = Field(min_length=1, max_length=MAX_ID_CHARS)
+    method: str = Field(min_length=1, max_length=MAX_METHOD_CHARS)
+    params: Json = None
+
+
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+
+
+def read_request(text: str | bytes) -> Request:
+    """A frame from outside."""
+    try:
+        return _REQUEST.validate_json(text)
+    except ValidationError as exc:
+        raise InvalidRequest(f"invalid request frame: {first_error(exc)}") from None
+
+
+def request_id(text: str | bytes) -> str:
+    """The id of a frame that could not be read, for the answer; `invalid` when it has none."""
+    try:
+        frame = json.loads(text)
+    except (ValueError, RecursionError):
+        return "invalid"
+    found = frame.get("id") if isinstance(frame, dict) else None
+    return found if isinstance(found, str) and 0 < len(found) <= MAX_ID_CHARS else "invalid"
+
+
+def first_error(exc: ValidationError) -> str:
+    """What is wrong, in one line, without the value: it may be a secret."""
+    error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = "/".join(str(part) for part in error["loc"])
+    return f"at {where or 'root'}: {error['msg']}"[:500]
+
+
+def encode(frame: Mapping[str, Json]) -> str:
+    """A frame for outside. A lone surrogate is escaped by JSON, so every string can go."""
+    return json.dumps(frame, separators=(",", ":"))
+
+
+def response(request_id: str, payload: Json = None) -> str:
+    """A request went well."""
+    frame: dict[str, Json] = {"type": "res", "id": request_id, "ok": True}
+    if payload is not None:
+        frame["payload"] = payload
+    return encode(frame)
+
+
+def failure(request_id: str, error: HomarusError, payload: Json = None) -> str:
+    """A request did not."""
+    shown: dict[str, Json] = {"code": "UNAVAILABLE", "message": error.message}
+    if isinstance(error, ProtocolError):
+        shown["code"] = error.wire
+        if error.details is not None:
+            shown["details"] = dict(error.details)
+    frame: dict[str, Json] = {"type": "res", "id": request_id, "ok": False}
+    if payload is not None:
+        frame["payload"] = payload
+    return encode({**frame, "error": shown})
+
+
+def event(
+    name: str,
+    payload: Json = None,
+    seq: int | None = None,
+    state_version: Mapping[str, int] | None = None,
+) -> str:
+    """Something happened."""
+    frame: dict[str, Json] = {"type": "event", "event": name}
+    if payload is not None:
+        frame["payload"] = payload
+    if seq is not None:
+        frame["seq"] = seq
+    if state_version is not None:
+        frame["stateVersion"] = dict(state_version)
+    return encode(frame)

@@ -1,0 +1,48 @@
+"""What the gateway needs of the program behind it. `app.App` is one; tests have smaller ones."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from homarus.agent.agent import Agent
+from homarus.agent.run import Outcome
+from homarus.config.load import Loaded
+from homarus.config.paths import Paths
+from homarus.core.bus import Bus
+from homarus.core.clock import Clock
+from homarus.core.message import Inbound
+from homarus.sessions.session import Session, Sessions
+from homarus.store.base import Store
+
+
+class Host(Protocol):
+    """The program: its configuration, its sessions, and a way to hand messages in."""
+
+    loaded: Loaded
+    paths: Paths
+    store: Store
+    sessions: Sessions
+    bus: Bus
+    clock: Clock
+
+    def agent(self, agent_id: str) -> Agent:
+        """An agent with its workspace in place; UnknownName when there is none."""
+        ...
+
+    def key(self, asked: str | None = None, agent: str | None = None) -> str:
+        """The session a client means, in the form it is stored under."""
+        ...
+
+    async def session(self, key: str) -> Session: ...
+
+    def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
+        """Hand a message in; the future is done when the run that answers it is."""
+        ...
+
+    def abort(self, key: str, run_id: str | None = None) -> Sequence[str]:
+        """Stop what a session is doing; the ids of the runs that were stopped."""
+        ...
+
+    def live_runs(self, key: str | None = None) -> Sequence[str]:
+        """The ids of the runs under way."""
+        ...

@@ -1,0 +1,123 @@
+"""Methods: a typed async function becomes something a client may ask for.
+
+    class ResetParams(Params):
+        key: str
+        reason: Literal["new", "reset"] = "reset"
+
+    @method("sessions.reset", scope="admin", params=ResetParams)
+    async def reset(call: Call, params: ResetParams) -> Json:
+        '''Start a session afresh.'''
+
+A method is found by being in a module of `gateway/methods`; nothing is registered by hand.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Json
+from homarus.gateway.frames import first_error
+
+if TYPE_CHECKING:
+    from homarus.gateway.host import Host
+    from homarus.gateway.server import Gateway
+
+Scope: TypeAlias = Literal["read", "write", "admin", "approvals", "pairing", "none"]
+
+
+class Params(BaseModel):
+    """Base of every method's params: camelCase on the wire, strict, no unknown keys."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=False
+    )
+
+
+class NoParams(Params):
+    """Nothing to say."""
+
+
+P = TypeVar("P", bound=Params)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as the handshake established it. Nothing here is the client's own word alone."""
+
+    conn_id: str
+    client_id: str
+    mode: str
+    version: str = ""
+    platform: str = ""
+    display_name: str = ""
+    instance_id: str = ""
+    device_id: str = ""
+    role: Literal["operator", "node"] = "operator"
+    scopes: frozenset[str] = frozenset()
+    caps: frozenset[str] = frozenset()
+    protocol: int = 3
+    ip: str = ""
+    is_local: bool = False
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the caller's scopes cover this one: admin covers all, write covers read."""
+        if scope == "none" or "operator.admin" in self.scopes:
+            return True
+        wanted = {f"operator.{scope}"} | ({"operator.write"} if scope == "read" else set())
+        return bool(wanted & self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request being answered.
+
+    `host` is the program behind the gateway, `gateway` the other connections. `accept` sends a
+    first answer when the final one will take long.
+    """
+
+    host: "Host"
+    gateway: "Gateway"
+    caller: Caller
+    request_id: str
+    accept: Callable[[Json], None] = field(default=lambda _payload: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Something a client may ask for. `advertised` methods stand in hello-ok."""
+
+    name: str
+    scope: Scope
+    params: type[Params]
+    run: Callable[[Call, Any], Awaitable[Json]]
+    advertised: bool = True
+
+    async def __call__(self, call: Call, raw: Json) -> Json:
+        if not call.caller.may(self.scope):
+            raise InvalidRequest(f"missing scope: operator.{self.scope}")
+        try:
+            params = self.params.model_validate({} if raw is None else raw)
+        except ValidationError as exc:
+            raise InvalidRequest(f"invalid {self.name} params: {first_error(exc)}") from None
+        return await self.run(call, params)
+
+
+def method(
+    name: str, *, scope: Scope, params: type[P], advertised: bool = True
+) -> Callable[[Callable[[Call, P], Awaitable[Json]]], Method]:
+    """Turn `async def f(call, params) -> Json` into a Method; its docstring documents it."""
+
+    def wrap(run: Callable[[Call, P], Awaitable[Json]]) -> Method:
+        return Method(name, scope, params, run, advertised)
+
+    return wrap
+
+
+def find_methods(*modules: object) -> Mapping[str, Method]:
+    """Every Method at the top level of these modules, by name."""
+    found = (each for module in modules for each in vars(module).values())
+    return {each.name: each for each in found if isinstance(each, Method)}

@@ -1,0 +1,1 @@
+"""What clients may ask: one file per noun, one function per method."""

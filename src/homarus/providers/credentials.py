@@ -1,0 +1,426 @@
+"""An agent's credentials: which ones there are for a provider, in which order, and how they fare.
+
+How to use it::
+
+    credentials = open_credentials(config, env, paths, "main", SystemClock())
+    for candidate in credentials.candidates("openai", model="gpt-5.2"):
+        try:
+            answer = await ask(await candidate.secret())
+        except ProviderError as error:
+            credentials.mark(candidate, error)    # rests it when the error is about the credential
+        else:
+            credentials.mark(candidate)           # it worked
+            break
+    await credentials.close()
+
+- `candidates` gives what can be used now, best first; those that rest come last, with
+  `rests_until_ms` set: take one only when nothing else is left. `locked` is a profile the user
+  pinned for the session: it is the only one, resting or not. `preferred` goes first if it can.
+- `secret` reads the key, runs the command that prints it, or renews a login that ran out, once
+  however many ask. It raises a ProviderError; `mark` takes that too.
+- `mark` returns at once. What matters is written behind, within moments; a time of last use is
+  written at most once a minute, and by `flush` and `close`. What two processes mark adds up.
+
+Profiles come from the agent's own `auth-profiles.json` and, where that has none of the name, from
+the main agent's; whatever is learnt about one is written where it came from. After them come the
+keys in the configuration (`config:openai`) and in the environment (`env:OPENAI_API_KEY`), whose
+rests are remembered by this process alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from homarus.config.paths import Paths, expand
+from homarus.config.refs import normalize_provider_id
+from homarus.config.resolve import agent_settings, agents
+from homarus.core.clock import Clock
+from homarus.core.errors import AuthFailed, ProviderError, RateLimited, UnknownName
+from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.text import nearest
+from homarus.providers.catalog import entry_of, vendors
+from homarus.providers.ledger import Ledger
+from homarus.providers.logins import Logins
+from homarus.providers.profile_file import FILE, ProfileFile
+from homarus.providers.profiles import Profile
+from homarus.providers.rotation import (
+    HOUR_MS,
+    UNUSED,
+    Kind,
+    Limits,
+    Mark,
+    Reason,
+    Slot,
+    Standing,
+    Usage,
+    in_order,
+    reason_of,
+    rests_until_ms,
+)
+from homarus.providers.secret import Source, configured, fetch, kept_elsewhere, written
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+
+COMMAND_KEEP_S = 300.0  # how long what a command printed is taken for true
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One credential that may be used now; `rests_until_ms` is set on one that should not be."""
+
+    profile_id: str
+    provider: str
+    kind: Kind
+    model: str = ""
+    rests_until_ms: int = 0
+    begun_ms: int = 0  # when its secret was last asked for: see `rotation`
+    given: str = field(default="", repr=False)  # what its secret was then
+    _fetch: "Callable[[Candidate], Awaitable[str]] | None" = field(default=None, repr=False)
+
+    async def secret(self) -> str:
+        """The key or token to send; a ProviderError when it cannot be had."""
+        if self._fetch is None:
+            raise AuthFailed(f"the auth profile {self.profile_id} is nobody's")
+        self.given = await self._fetch(self)
+        return self.given
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One credential as it stands, for use and for showing. `problem`: why it cannot be used."""
+
+    profile: Profile
+    source: Source
+    place: str
+    usage: Usage = UNUSED
+    of_models: Mapping[str, Usage] = field(default_factory=dict)
+    is_last_good: bool = False
+    problem: str = ""
+    file: ProfileFile | None = field(default=None, repr=False)
+
+
+def open_credentials(
+    config: "Config", env: Mapping[str, str], paths: Paths, agent: str, clock: Clock
+) -> "Credentials":
+    """The credentials of one agent. Nothing is read before somebody asks."""
+    agent = normalize_agent_id(agent)
+    files = [profile_file(config, env, paths, agent)]
+    if agent != DEFAULT_AGENT:
+        files.append(profile_file(config, env, paths, DEFAULT_AGENT))
+    return Credentials(config, env, files, clock, paths.home)
+
+
+def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: str) -> ProfileFile:
+    """An agent's `auth-profiles.json`; the main agent's also stands for the older shared file."""
+    if agent in agents(config):
+        folder = agent_settings(config, paths, agent).agent_dir
+    else:
+        folder = paths.agent_dir(agent)
+    legacy = [folder / "auth.json"]
+    if agent == DEFAULT_AGENT:
+        named = env.get("OPENCLAW_OAUTH_DIR", "").strip()
+        shared = expand(named, paths.home) if named else paths.state / "credentials"
+        legacy.append(shared / "oauth.json")
+    return ProfileFile(folder / FILE, legacy)
+
+
+class Credentials:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        config: "Config",
+        env: Mapping[str, str],
+        files: Sequence[ProfileFile],
+        clock: Clock,
+        home: Path,
+    ) -> None:
+        self._config, self._env, self._files = config, env, tuple(files)
+        self._clock, self._home = clock, home
+        self._ledger = Ledger(self._limits)
+        self._logins = Logins(config.auth.clients, clock)
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._printed: dict[str, tuple[str, float]] = {}
+
+    # What there is
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the files."""
+        return tuple(text for file in self._files for text in file.read().warnings)
+
+    def entries(self, provider: str = "") -> list[Entry]:
+        """Every credential, or those of one provider, usable or not."""
+        provider = normalize_provider_id(provider)
+        found: dict[str, Entry] = {}
+        last_good: dict[str, str] = {}
+        for file in self._files:
+            read, usage = file.read(), self._ledger.usage(file)
+            last_good = {**read.last_good, **last_good}
+            for profile in read.profiles.values():
+                if profile.id not in found and provider in {"", profile.provider}:
+                    found[profile.id] = self._entry(profile, file, usage)
+        for id_ in last_good.values():
+            if entry := found.get(id_):
+                found[id_] = replace(entry, is_last_good=True)
+        for name in [provider] if provider else self._providers():
+            held = {self._said(e.source) for e in found.values() if e.profile.provider == name}
+            for entry in self._implicit(name, held):
+                found.setdefault(entry.profile.id, entry)
+        return list(found.values())
+
+    def candidates(
+        self, provider: str, *, model: str = "", locked: str = "", preferred: str = ""
+    ) -> tuple[Candidate, ...]:
+        """What may be tried for a provider, in order; see the module's docstring."""
+        provider = normalize_provider_id(provider)
+        entries = {entry.profile.id: entry for entry in self.entries(provider)}
+        if locked and self._binds(locked, entries):
+            return (self._candidate(entries[locked], model),)
+        standings = [
+            Standing(
+                id=id_,
+                kind=entry.profile.kind,
+                last_used_ms=entry.usage.last_used_ms,
+                rests_until_ms=self.rests_until_ms(entry, model),
+                is_last_good=entry.is_last_good,
+                is_implicit=entry.file is None,
+            )
+            for id_, entry in entries.items()
+            if not entry.problem
+        ]
+        ordered = in_order(standings, self.order(provider), preferred)
+        return tuple(self._candidate(entries[each.id], model) for each in ordered)
+
+    def order(self, provider: str) -> tuple[str, ...] | None:
+        """The order somebody set: the agent's own, the main agent's, the configuration's."""
+        provider = normalize_provider_id(provider)
+        orders = [file.read().order for file in self._files]
+        said = self._config.auth.order.items()
+        orders.append({normalize_provider_id(name): ids for name, ids in said})
+        return next((order[provider] for order in orders if provider in order), None)
+
+    def rests_until_ms(self, entry: Entry, model: str = "") -> int:
+        """When a credential may be used again, for a model or at all; 0: now."""
+        now_ms = self._clock.now_ms()
+        of_model = entry.of_models.get(model, UNUSED)
+        return max(rests_until_ms(entry.usage, now_ms), rests_until_ms(of_model, now_ms))
+
+    def none_for(self, provider: str) -> AuthFailed:
+        """The error when there is no candidate: what is missing, or what is wrong with each."""
+        provider = normalize_provider_id(provider)
+        wrong = [f"{e.profile.id}: {e.problem}" for e in self.entries(provider) if e.problem]
+        told = f" ({'; '.join(wrong)})" if wrong else ""
+        vendor = vendors(self._config).get(provider)
+        names = f"set {' or '.join(vendor.key_names)}, or " if vendor and vendor.key_names else ""
+        return AuthFailed(
+            f"there is no credential for {provider} that can be used{told}",
+            fix=f"{names}homarus models auth add {provider}",
+        )
+
+    def _candidate(self, entry: Entry, model: str) -> Candidate:
+        profile = entry.profile
+        return Candidate(
+            profile.id,
+            profile.provider,
+            profile.kind,
+            model,
+            self.rests_until_ms(entry, model),
+            self._clock.now_ms(),
+            _fetch=self._secret,
+        )
+
+    def _binds(self, locked: str, entries: Mapping[str, Entry]) -> bool:
+        """Whether a pinned profile is one of these; one of another provider does not bind."""
+        if locked in entries:
+            return True
+        known = [entry.profile.id for entry in self.entries()]
+        if locked in known:
+            return False
+        near = nearest(locked, [*entries, *known])
+        fix = "" if near else "homarus models auth status lists them"
+        raise UnknownName("auth profile", locked, near, fix=fix)
+
+    def _entry(self, profile: Profile, file: ProfileFile, usage: Mapping[Slot, Usage]) -> Entry:
+        profile = self._logins.current(profile)
+        source, problem = _source_of(profile)
+        return Entry(
+            profile=profile,
+            source=source,
+            place=str(file.path),
+            usage=usage.get((profile.id, ""), UNUSED),
+            of_models=_of_models(usage, profile.id),
+            problem=problem or self._missing(source) or self._problem(profile),
+            file=file,
+        )
+
+    def _problem(self, profile: Profile) -> str:
+        """Why a profile is not to be used, if there is a reason."""
+        said = self._config.auth.profiles.get(profile.id)
+        if said and normalize_provider_id(said.provider) != profile.provider:
+            return f"auth.profiles says it is for {said.provider}"
+        # A token that somebody pasted may stand for a login.
+        if said and profile.kind not in {said.mode, "token" if said.mode == "oauth" else ""}:
+            return f"auth.profiles says it is of type {said.mode}"
+        if not profile.expires_ms or self._clock.now_ms() < profile.expires_ms:
+            return ""
+        if profile.kind == "token":
+            return "it ran out; paste a new one"
+        return "" if profile.kind == "api_key" or profile.refresh else "it ran out; log in again"
+
+    def _missing(self, source: Source) -> str:
+        unset = source.place == "env" and not self._said(source)
+        return f"the variable {source.value} is not set" if unset else ""
+
+    def _said(self, source: Source) -> str:
+        """What stands in a place that can be looked at for nothing."""
+        if source.place == "env":
+            return self._env.get(source.value, "").strip()
+        return source.value if source.place == "plain" else ""
+
+    def _providers(self) -> list[str]:
+        named = (normalize_provider_id(name) for name in self._config.models.providers)
+        return list(dict.fromkeys((*named, *vendors(self._config))))
+
+    def _implicit(self, provider: str, held: set[str]) -> Iterator[Entry]:
+        """Keys in the configuration and the environment; one that is held already is not said."""
+        usage = self._ledger.usage(None)
+        for id_, source, place in self._places(provider):
+            said = self._said(source)
+            if source.place == "plain" and (not said or said in held):
+                continue
+            held.add(said)
+            yield Entry(
+                profile=Profile(id_, provider, "api_key"),
+                source=source,
+                place=place,
+                usage=usage.get((id_, ""), UNUSED),
+                of_models=_of_models(usage, id_),
+                problem=self._missing(source),
+            )
+
+    def _places(self, provider: str) -> Iterator[tuple[str, Source, str]]:
+        entry = entry_of(self._config, provider)
+        where = f"models.providers.{provider}"
+        if entry and entry.api_key:
+            yield f"config:{provider}", Source("plain", entry.api_key.strip()), f"{where}.apiKey"
+        if entry and entry.api_key_from:
+            source = configured(entry.api_key_from)
+            yield f"config:{provider}:from", source, f"{where}.apiKeyFrom"
+        vendor = vendors(self._config).get(provider)
+        own = "".join(ch if ch.isalnum() else "_" for ch in provider.upper()) + "_API_KEY"
+        for name in vendor.key_names if vendor else (own,):
+            yield f"env:{name}", Source("plain", self._env.get(name, "").strip()), name
+
+    # Secrets
+
+    async def _secret(self, candidate: Candidate) -> str:
+        found = (
+            e for e in self.entries(candidate.provider) if e.profile.id == candidate.profile_id
+        )
+        entry = next(found, None)
+        candidate.begun_ms = self._clock.now_ms()
+        if entry is None:
+            raise AuthFailed(f"the auth profile {candidate.profile_id} is gone")
+        if entry.problem:
+            raise _unusable(entry, entry.problem)
+        if entry.profile.kind == "oauth" and entry.file:
+            return await self._logins.access(entry.file, entry.profile)
+        try:
+            if entry.source.place == "exec":
+                return await self._print(entry)
+            return await fetch(entry.source, self._env, self._home)
+        except AuthFailed as exc:
+            raise _unusable(entry, exc.message, exc.fix) from exc
+
+    async def _print(self, entry: Entry) -> str:
+        """What a command prints, or printed a little while ago."""
+        id_ = entry.profile.id
+        async with self._turns.setdefault(id_, asyncio.Lock()):
+            printed, at_s = self._printed.get(id_, ("", 0.0))
+            if not printed or self._clock.monotonic() - at_s >= COMMAND_KEEP_S:
+                printed = await fetch(entry.source, self._env, self._home)
+                self._printed[id_] = printed, self._clock.monotonic()
+            return printed
+
+    # How they fare
+
+    def mark(self, candidate: Candidate, error: ProviderError | None = None) -> None:
+        """Note how a request went; an error that says nothing of the credential is nothing."""
+        if error is None:
+            self.mark_good(candidate)
+        elif reason := reason_of(error):
+            after_s = error.after_s if isinstance(error, RateLimited) else None
+            self.mark_failed(candidate, reason, after_s)
+
+    def mark_good(self, candidate: Candidate) -> None:
+        """It worked: it rests no more, and is the one to begin with next time."""
+        self._note(candidate, None, None)
+
+    def mark_failed(
+        self, candidate: Candidate, reason: Reason, after_s: float | None = None
+    ) -> None:
+        """It failed: let it rest. `after_s` is what the service asked for."""
+        if reason == "auth":
+            self._printed.pop(candidate.profile_id, None)
+            if candidate.kind == "oauth" and candidate.given:
+                self._logins.refuse(candidate.profile_id, candidate.given)
+        self._note(candidate, reason, after_s)
+
+    async def flush(self) -> None:
+        """Write what is not written yet."""
+        await asyncio.to_thread(self._ledger.flush)
+
+    async def close(self) -> None:
+        """Write what is not written yet; the credentials are not used again."""
+        await self.flush()
+
+    def _note(self, candidate: Candidate, reason: Reason | None, after_s: float | None) -> None:
+        id_ = candidate.profile_id
+        now_ms = self._clock.now_ms()
+        mark = Mark(
+            id_, candidate.provider, candidate.model, reason, candidate.begun_ms, now_ms, after_s
+        )
+        holders = (file for file in self._files if id_ in file.read().profiles)
+        self._ledger.note(next(holders, None), mark)
+
+    def _limits(self, provider: str) -> Limits:
+        said = self._config.auth.cooldowns
+        own = said.billing_backoff_hours_by_provider.items()
+        of_provider = {normalize_provider_id(name): hours for name, hours in own}
+        return Limits(
+            round(of_provider.get(provider, said.billing_backoff_hours) * HOUR_MS),
+            round(said.billing_max_hours * HOUR_MS),
+            round(said.failure_window_hours * HOUR_MS),
+        )
+
+
+def _unusable(entry: Entry, why: str, fix: str = "") -> AuthFailed:
+    provider = entry.profile.provider
+    return AuthFailed(
+        f"{provider}: the credential {entry.profile.id} cannot be used: {why}",
+        fix=fix or f"homarus models auth add {provider}",
+    )
+
+
+def _source_of(profile: Profile) -> tuple[Source, str]:
+    """Where a profile's secret is, and what is wrong with that."""
+    if profile.kind == "oauth":
+        return Source("plain", profile.secret), "" if profile.secret or profile.refresh else _EMPTY
+    if profile.secret:
+        return written(profile.secret), ""
+    if profile.kept is None:
+        return Source("plain"), _EMPTY
+    source = kept_elsewhere(profile.kept)
+    return (source, "") if source else (Source("plain"), _NOWHERE)
+
+
+_EMPTY = "it holds no key"
+_NOWHERE = "its key is kept in a place that is neither a variable nor a file"
+
+
+def _of_models(usage: Mapping[Slot, Usage], id_: str) -> dict[str, Usage]:
+    return {model: each for (of, model), each in usage.items() if of == id_ and model}

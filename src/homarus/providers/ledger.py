@@ -1,0 +1,115 @@
+"""How credentials fare: known at once, written behind, each to the file it came from.
+
+A mark is kept until it is in the file, and the view of the present is the file with the marks
+that wait laid over it. Marks are applied to what stands in the file when they are written, so
+that those of two processes add up.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from homarus.core.errors import HomarusError
+from homarus.providers.profile_file import ProfileFile
+from homarus.providers.profiles import Raw, parse, put_last_good, put_usage
+from homarus.providers.rotation import UNUSED, Limits, Mark, Slot, Usage, settle
+
+log = logging.getLogger(__name__)
+
+LAST_USED_STEP_MS = 60_000  # how fresh `lastUsed` is kept in a file
+
+
+class Ledger:
+    """Marks on their way to their files; those of credentials that are in no file stay here."""
+
+    def __init__(self, limits: Callable[[str], Limits]) -> None:
+        self._limits = limits
+        self._fileless: dict[Slot, Usage] = {}
+        self._waiting: dict[Path, list[Mark]] = {}
+        self._files: dict[Path, ProfileFile] = {}
+        self._listing = threading.Lock()  # over `_waiting`, for moments
+        self._writing = threading.Lock()  # over the change of a file
+
+    def usage(self, file: ProfileFile | None) -> Mapping[Slot, Usage]:
+        """How a file's credentials fared, or those of no file."""
+        if file is None:
+            return self._fileless
+        with self._listing:
+            marks = tuple(self._waiting.get(file.path, ()))
+        usage = dict(file.read().usage)
+        for mark in marks:
+            usage |= settle(usage, mark, self._limits(mark.provider))
+        return usage
+
+    def note(self, file: ProfileFile | None, mark: Mark) -> None:
+        """Take a mark; what matters is being written when this returns."""
+        before = self.usage(file)
+        changed = settle(before, mark, self._limits(mark.provider))
+        if file is None:
+            self._fileless |= changed
+            return
+        if mark.reason is not None and not changed:
+            return
+        with self._listing:
+            waiting = self._waiting.setdefault(file.path, [])
+            if mark.reason is None:  # the newest use says all that older ones did
+                waiting[:] = [each for each in waiting if not _is_same_use(each, mark)]
+            waiting.append(mark)
+            self._files[file.path] = file
+        cleared = any(not before.get(slot, UNUSED).is_clean for slot in changed)
+        if mark.reason is not None or cleared or _is_news(file, mark):
+            self._write_behind(file)
+
+    def flush(self) -> None:
+        """Write every mark that waits. Blocks."""
+        for file in tuple(self._files.values()):
+            self._write(file)
+
+    def _write_behind(self, file: ProfileFile) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._write(file)
+        else:
+            loop.run_in_executor(None, self._write, file)
+
+    def _write(self, file: ProfileFile) -> None:
+        with self._writing:
+            with self._listing:
+                marks = tuple(self._waiting.get(file.path, ()))
+            if not marks:
+                return
+            try:
+                file.update(lambda raw: self._apply(raw, marks))
+            except HomarusError as exc:  # they wait on, and hold in this process meanwhile
+                log.warning("how credentials fare is not saved: %s", exc)
+                return
+            done = {id(mark) for mark in marks}
+            with self._listing:
+                waiting = self._waiting[file.path]
+                waiting[:] = [mark for mark in waiting if id(mark) not in done]
+
+    def _apply(self, raw: Raw, marks: Sequence[Mark]) -> None:
+        usage = dict(parse(raw).usage)
+        for mark in marks:
+            changed = settle(usage, mark, self._limits(mark.provider))
+            usage |= changed
+            for slot, new in changed.items():
+                put_usage(raw, slot, new)
+            if mark.reason is None:
+                put_last_good(raw, mark.provider, mark.profile_id)
+
+
+def _is_news(file: ProfileFile, success: Mark) -> bool:
+    """Whether a success tells more than a time of last use that is fresh enough in the file."""
+    read = file.read()
+    used_ms = read.usage.get((success.profile_id, ""), UNUSED).last_used_ms
+    if not 0 <= success.at_ms - used_ms < LAST_USED_STEP_MS:
+        return True
+    return read.last_good.get(success.provider) != success.profile_id
+
+
+def _is_same_use(old: Mark, new: Mark) -> bool:
+    return old.reason is None and (old.profile_id, old.model) == (new.profile_id, new.model)

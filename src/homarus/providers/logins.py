@@ -1,0 +1,108 @@
+"""Logins that run out: renewed before they do, once, however many ask.
+
+Inside the process those who ask take turns; between processes a lock per login does that, and
+whoever comes second finds the new token in the file. The service may have replaced the refresh
+token: so the request and the writing run to their end in a thread, whoever stops waiting, and
+tokens that could not be written are kept and used by this process.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from homarus.config.refs import normalize_provider_id
+from homarus.core.clock import Clock
+from homarus.core.errors import AuthFailed, HomarusError
+from homarus.providers import oauth
+from homarus.providers.profile_file import ProfileFile
+from homarus.providers.profiles import Profile, Raw, parse, put_profile
+
+if TYPE_CHECKING:
+    from homarus.config.schema import LoginClient
+
+log = logging.getLogger(__name__)
+
+EXPIRY_MARGIN_MS = 60_000  # a token that runs out within this is renewed first
+RENEW_WAIT_S = 60.0
+
+
+class Logins:
+    """The OAuth credentials of one agent."""
+
+    def __init__(self, clients: "Mapping[str, LoginClient]", clock: Clock) -> None:
+        self._clients = {normalize_provider_id(name): said for name, said in clients.items()}
+        self._clock = clock
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._refused: dict[str, str] = {}
+        # By profile: the refresh token in the file that these came in place of, and these.
+        self._unsaved: dict[str, tuple[str, oauth.Tokens]] = {}
+
+    def current(self, profile: Profile) -> Profile:
+        """The profile with tokens that are newer than its file's."""
+        replaced, tokens = self._unsaved.get(profile.id, ("", None))
+        if tokens is None or replaced != profile.refresh:
+            return profile
+        return replace(
+            profile, secret=tokens.access, refresh=tokens.refresh, expires_ms=tokens.expires_ms
+        )
+
+    def refuse(self, profile_id: str, access: str) -> None:
+        """A service did not take this token: it is renewed before it is used again."""
+        self._refused[profile_id] = access
+
+    async def access(self, file: ProfileFile, profile: Profile) -> str:
+        """A token that holds; a ProviderError when there is none to be had."""
+        if self._is_fresh(profile):
+            return profile.secret
+        async with self._turns.setdefault(profile.id, asyncio.Lock()):
+            return await asyncio.to_thread(self._renew, file, profile)
+
+    def _is_fresh(self, profile: Profile) -> bool:
+        if not profile.secret or self._refused.get(profile.id) == profile.secret:
+            return False
+        left_ms = profile.expires_ms - self._clock.now_ms()
+        return not profile.expires_ms or left_ms > EXPIRY_MARGIN_MS
+
+    def _renew(self, file: ProfileFile, profile: Profile) -> str:
+        with file.locked(f"renew {profile.id}", RENEW_WAIT_S):
+            stored = file.read().profiles.get(profile.id, profile)
+            newest = self.current(stored)
+            if self._is_fresh(newest):
+                return newest.secret
+            tokens = oauth.refresh(self._client(newest), newest.refresh, self._clock.now_ms())
+            self._refused.pop(profile.id, None)
+            self._unsaved[profile.id] = stored.refresh, tokens
+            try:
+                file.update(lambda raw: _put_tokens(raw, stored, tokens))
+            except HomarusError as exc:
+                log.error("the renewed login %s is not saved: %s", profile.id, exc)  # noqa: TRY400 - a full disk is no bug
+            else:
+                del self._unsaved[profile.id]
+        return tokens.access
+
+    def _client(self, profile: Profile) -> oauth.OAuthClient:
+        said = self._clients.get(profile.provider)
+        client_id = profile.client_id or (said and said.client_id) or ""
+        token_url = profile.token_url or (said and said.token_url) or ""
+        if client_id and token_url and profile.refresh:
+            return oauth.OAuthClient(profile.provider, client_id, token_url)
+        what = "its refresh token is missing" if client_id and token_url else "no client is known"
+        raise AuthFailed(
+            f"the login {profile.id} ran out and cannot be renewed: {what}",
+            fix=f"homarus models auth login {profile.provider}, or set "
+            f"auth.clients.{profile.provider} (clientId, tokenUrl)",
+        )
+
+
+def _put_tokens(raw: Raw, stored: Profile, tokens: oauth.Tokens) -> None:
+    """Write renewed tokens, unless somebody logged in anew or took the login away meanwhile."""
+    present = parse(raw).profiles.get(stored.id)
+    if present and present.refresh == stored.refresh:
+        renewed = {
+            "access": tokens.access,
+            "refresh": tokens.refresh,
+            "expires": tokens.expires_ms,
+        }
+        put_profile(raw, stored.id, renewed)

@@ -1,0 +1,236 @@
+"""The file `auth-profiles.json`, read and changed.
+
+A change is made, under a lock that the kernel releases, to what stands in the file at that moment,
+and replaces it in one step, mode 0600. Reading never writes: a damaged file is told of, and set
+aside only when there is something to write in its place. Until the file exists, its forerunners
+(`auth.json`, `credentials/oauth.json`) are read instead, and the first change carries them over.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from homarus.core.errors import Conflict, DiskFull, StoreError
+from homarus.core.text import one_line
+from homarus.providers.profiles import VERSION, Profiles, Raw, carried_over, parse
+
+FILE = "auth-profiles.json"
+MAX_BYTES = 4 << 20
+LOCK_WAIT_S = 10.0
+_LOCK_STEP_S = 0.005
+
+
+class ProfileFile:
+    """One `auth-profiles.json`, there or not."""
+
+    def __init__(self, path: Path, legacy: Sequence[Path] = ()) -> None:
+        self.path = path
+        self._legacy = tuple(legacy)
+        self._stamp: tuple[object, ...] = ()
+        self._read = Profiles()
+
+    def read(self) -> Profiles:
+        """What it says now; parsed again only when somebody wrote it."""
+        stamp = tuple(map(_stamp_of, (self.path, *self._legacy)))
+        if stamp != self._stamp:
+            raw, found = self._load()
+            parsed = parse(raw)
+            told = (*found.warnings, *(f"{self.path}: {text}" for text in parsed.warnings))
+            self._read = replace(parsed, warnings=told)
+            self._stamp = stamp
+        return self._read
+
+    def update(self, change: Callable[[Raw], None]) -> None:
+        """Let `change` alter what stands there now; nothing altered, nothing written."""
+        with self.locked():
+            raw, found = self._load()
+            before = _encoded(raw)
+            change(raw)
+            after = _encoded(raw)
+            if after == before:
+                return
+            version = raw.get("version")
+            if version != VERSION:
+                raise StoreError(
+                    f"{self.path} has version {one_line(str(version), 20)}, not {VERSION}",
+                    fix="it was written by another program: update this one, or move it away",
+                )
+            if found.refused:
+                raise StoreError(f"{self.path} was not changed: {found.refused}")
+            self._write(after, aside=found.is_damaged)
+
+    @contextlib.contextmanager
+    def locked(self, what: str = "", wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+        """Be the only process that changes the file, or that does `what` for it."""
+        mark = f".{hashlib.sha256(what.encode()).hexdigest()[:12]}" if what else ""
+        path = self._target().parent / f".auth-profiles{mark}.lock"
+        deadline = time.monotonic() + wait_s
+        descriptor = _open_lock(path)
+        try:
+            while not _lock(descriptor):
+                if time.monotonic() > deadline:
+                    raise Conflict(f"another process keeps {path} locked", fix="try again")
+                time.sleep(_LOCK_STEP_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _target(self) -> Path:
+        """The file itself when `path` is a link to it: a linked file stays linked."""
+        return Path(os.path.realpath(self.path))
+
+    def _load(self) -> tuple[Raw, "_Found"]:
+        found = _look(self.path)
+        if found.tree is not None:
+            found.tree.setdefault("version", VERSION)
+            return found.tree, found
+        raw: Raw = {"version": VERSION, "profiles": {}}
+        if not os.path.lexists(self.path):
+            for path in self._legacy:
+                before = _look(path)
+                found.warnings += before.warnings
+                raw["profiles"] = {**carried_over(before.tree or {}), **raw["profiles"]}
+        return raw, found
+
+    def _write(self, data: bytes, *, aside: bool) -> None:
+        target = self._target()
+        temporary = target.with_name(f".{FILE}.tmp")
+        try:
+            if aside:
+                target.rename(_free_name(target))
+            temporary.unlink(missing_ok=True)  # of a process that died with the lock
+            _write_through(temporary, data)
+            temporary.replace(target)
+            _sync(target.parent)
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            kind = DiskFull if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
+            fix = "make room and repeat" if kind is DiskFull else "check who owns its directory"
+            raise kind(f"{self.path} was not changed: {exc.strerror or exc}", fix=fix) from exc
+
+
+def _encoded(raw: Raw) -> bytes:
+    # ASCII, so that half of a surrogate pair that came in can go out again.
+    return (json.dumps(raw, indent=2) + "\n").encode("ascii")
+
+
+def _stamp_of(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mode, *times)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a look at a file brought: an object, damage, a refusal, or nothing."""
+
+    tree: Raw | None = None
+    is_damaged: bool = False
+    refused: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+def _look(path: Path) -> _Found:
+    found = _Found()
+    try:
+        data = _read_own(path, found.warnings)
+        tree = json.loads(data.decode("utf-8-sig"))
+    except FileNotFoundError:
+        return found
+    except OSError as exc:
+        found.refused = exc.strerror or str(exc)
+        found.warnings.append(f"{path} is not read: {found.refused}")
+        return found
+    except (ValueError, RecursionError):
+        tree = None
+    if isinstance(tree, dict):
+        found.tree = tree
+        found.is_damaged = not isinstance(tree.get("profiles", {}), dict)
+    else:
+        found.is_damaged = True
+        found.warnings.append(f"{path} is not a JSON object: its credentials are not used")
+    return found
+
+
+def _read_own(path: Path, warnings: list[str]) -> bytes:
+    """A regular file's bytes, if it is its user's own; links are followed, pipes not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise OSError(errno.EPERM, "it belongs to another user")
+        if found.st_mode & 0o044:
+            warnings.append(f"others on this machine can read {path}: chmod 600 {path}")
+        data = opened.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise OSError(errno.EFBIG, "it is too large to be one")
+    return data
+
+
+def _open_lock(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        _make_folder(path.parent)
+        return os.open(path, flags, 0o600)
+    except OSError as exc:
+        raise StoreError(
+            f"cannot write in {path.parent}: {exc.strerror or exc}",
+            fix="check its owner and permissions",
+        ) from exc
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the step that replaces the file still is one
+        return True
+    return True
+
+
+def _make_folder(path: Path) -> None:
+    """A folder, and those above it, for their owner alone."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(0o700, exist_ok=True)
+
+
+def _free_name(target: Path) -> Path:
+    """`….corrupt`, or `….corrupt.2` and on: what was set aside before is kept."""
+    name = f"{target.name}.corrupt"
+    at = 1
+    while os.path.lexists(target.with_name(name)):
+        at += 1
+        name = f"{target.name}.corrupt.{at}"
+    return target.with_name(name)
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,566 @@
+"""Messages → turns of Anthropic's API."""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from anthropic.types import (
+    DocumentBlockParam,
+    ImageBlockParam,
+    RedactedThinkingBlockParam,
+    TextBlockParam,
+    ThinkingBlockParam,
+    ToolParam,
+    ToolResultBlockParam,
+    ToolUseBlockParam,
+)
+from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from homarus.core.message import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    user,
+)
+from homarus.providers import anthropic
+from homarus.providers.anthropic_request import (
+    BEGINNING,
+    GO_ON,
+    UNREADABLE,
+    Turns,
+    opens_with_thought,
+    tool_list,
+    wire_names,
+)
+from homarus.providers.base import Request, ThinkLevel, ToolSpec
+from homarus.providers.catalog import Model
+from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN
+
+PNG = "iVBORw0KGgoAAAANSUhEUg=="
+PICTURE = Image(PNG, "image/png")
+CALL = ToolCall("toolu_1", "read", {"path": "é"})
+
+
+def turns(*, sees: bool = True, unsigned: bool = False) -> Turns:
+    return Turns(provider="p", model="m", sees_images=sees, unsigned=unsigned)
+
+
+def rendered(
+    *messages: Message, sees: bool = True, unsigned: bool = False, reasoning: bool = True
+) -> list[Any]:
+    made = turns(sees=sees, unsigned=unsigned).render(messages, reasoning=reasoning)
+    return [json.loads(turn.json()) for turn in made]
+
+
+def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message("assistant", made, origin=Origin("anthropic-messages", "p", model, stop))
+
+
+def result(call_id: str, *content: Text | Image, failed: bool = False) -> Message:
+    return Message("tool", (ToolReturn(call_id, "read", content, is_error=failed),))
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def asked(words: str) -> dict[str, Any]:
+    return {"role": "user", "content": [text(words)]}
+
+
+def results(turn: Mapping[str, Any]) -> dict[str, Any]:
+    blocks = [block for block in turn["content"] if block["type"] == "tool_result"]
+    return {block["tool_use_id"]: block["content"][0].get("text") for block in blocks}
+
+
+def test_a_conversation_is_rendered_turn_by_turn() -> None:
+    assert rendered(
+        user("read it"), said("Looking.", CALL), result("toolu_1", Text("42")), said("It is 42.")
+    ) == [
+        asked("read it"),
+        {
+            "role": "assistant",
+            "content": [
+                text("Looking."),
+                {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "é"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [text("42")]}],
+        },
+        {"role": "assistant", "content": [text("It is 42.")]},
+        asked(GO_ON),
+    ]
+
+
+def test_neighbours_of_one_role_become_one_turn() -> None:
+    got = rendered(user("a"), user("b"), said("c"), said("d"), user("e"))
+    assert [turn["role"] for turn in got] == ["user", "assistant", "user"]
+    assert [block["text"] for turn in got for block in turn["content"]] == list("abcde")
+
+
+def test_the_first_and_the_last_turn_are_the_users() -> None:
+    assert [turn["role"] for turn in rendered(said("hi"))] == ["user", "assistant", "user"]
+    assert rendered(said("hi"))[0] == asked(BEGINNING)
+    assert rendered() == [asked(NO_TEXT)]
+    assert rendered(result("x", Text("orphan"))) == [asked(NO_TEXT)]
+
+
+def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+    got = rendered(user("a"), said(CALL), user("go on"))
+    assert results(got[2]) == {"toolu_1": INTERRUPTED}
+    assert got[2]["content"][1:] == [text("go on")]
+    alone = rendered(user("a"), said(CALL), said("Hm."))
+    assert [turn["role"] for turn in alone] == ["user", "assistant", "user", "assistant", "user"]
+    assert results(alone[2]) == {"toolu_1": INTERRUPTED}
+
+
+def test_a_late_result_still_stands_first_behind_its_call() -> None:
+    got = rendered(
+        user("a"), said(CALL), user("hey"), said("Hm."), result("toolu_1", Text("x")), user("b")
+    )
+    assert results(got[2]) == {"toolu_1": "x"}
+    assert got[2]["content"][1] == text("hey")
+
+
+def test_orphans_and_second_results_are_left_out() -> None:
+    got = rendered(
+        user("a"),
+        result("toolu_1", Text("too early")),
+        said(CALL),
+        result("toolu_1", Text("first")),
+        result("toolu_1", Text("second")),
+        result("other", Text("nobody asked")),
+        Message("tool", ()),
+    )
+    assert len(got) == 3
+    assert results(got[2]) == {"toolu_1": "first"}
+
+
+def test_results_stand_in_the_order_of_their_calls() -> None:
+    other = ToolCall("toolu_2", "ls", {})
+    got = rendered(
+        user("a"), said(CALL, other), result("toolu_2", Text("2")), result("toolu_1", Text("1"))
+    )
+    assert list(results(got[2]).items()) == [("toolu_1", "1"), ("toolu_2", "2")]
+
+
+def test_an_id_used_again_is_told_apart_with_its_result() -> None:
+    got = rendered(
+        user("a"),
+        said(CALL),
+        result("toolu_1", Text("one")),
+        said(CALL),
+        result("toolu_1", Text("two")),
+        said(ToolCall("toolu_1_2", "read", {})),
+        result("toolu_1_2", Text("three")),
+        said(CALL),
+        result("toolu_1", Text("four")),
+    )
+    answers = [answer for turn in got[2::2] for answer in results(turn).items()]
+    ids = [block["id"] for turn in got[1::2] for block in turn["content"]]
+    assert [words for _, words in answers] == ["one", "two", "three", "four"]
+    assert [call_id for call_id, _ in answers] == ids
+    assert len(set(ids)) == 4
+
+
+def test_the_same_id_twice_in_one_answer_is_one_call() -> None:
+    got = rendered(user("a"), said(CALL, ToolCall("toolu_1", "ls", {})))
+    assert len(got[1]["content"]) == 1
+
+
+@pytest.mark.parametrize("words", ["", " ", "\n\t "])
+def test_nothing_is_sent_empty(words: str) -> None:
+    got = rendered(user(words), said(words, CALL), result("toolu_1", Text(words)), user(words))
+    assert got[0] == asked(NO_TEXT)
+    assert [block["type"] for block in got[1]["content"]] == ["tool_use"]
+    assert results(got[2]) == {"toolu_1": NO_OUTPUT}
+    assert got[2]["content"][1] == text(NO_TEXT)
+
+
+def test_answers_that_hold_nothing_are_left_out() -> None:
+    nothing = (said(stop="error"), said(Thinking("hm", "sig")), said(" ", stop="aborted"))
+    assert rendered(user("a"), *nothing, user("b")) == [
+        {"role": "user", "content": [text("a"), text("b")]}
+    ]
+    got = rendered(user("a"), said("half an", stop="aborted"), user("b"))
+    assert got[1] == {"role": "assistant", "content": [text("half an")]}
+
+
+def test_reasoning_goes_back_as_it_came_to_the_model_that_wrote_it() -> None:
+    parts = (Thinking("because", "c2ln"), Thinking("", "redacted:ZGF0YQ=="), Text("So."))
+    more = (Thinking("", "b21pdA=="), CALL)
+    got = rendered(user("a"), said(*parts, *more), result("toolu_1", Text("x")))
+    assert got[1]["content"][:4] == [
+        {"type": "thinking", "thinking": "because", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "ZGF0YQ=="},
+        text("So."),
+        {"type": "thinking", "thinking": "", "signature": "b21pdA=="},
+    ]
+    plain = rendered(user("a"), said(*parts), user("b"), reasoning=False)
+    assert plain[1]["content"] == [text("So.")]
+
+
+def test_reasoning_of_another_or_unfinished_or_unsigned_stays_away() -> None:
+    thought = Thinking("because", "c2ln")
+    for other in (
+        said(thought, "Yes", model="other"),
+        said(thought, "Yes", stop="aborted"),
+        said(thought, "Yes", stop="error"),
+        said(thought, Thinking("more"), "Yes"),
+        Message("assistant", (thought, Text("Yes"))),
+    ):
+        assert rendered(user("a"), other, user("b"))[1]["content"] == [text("Yes")]
+    unsigned = rendered(user("a"), said(Thinking("hm"), "Yes"), user("b"), unsigned=True)
+    assert unsigned[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": ""}
+
+
+def test_reasoning_stands_at_a_turns_own_beginning_or_not_at_all() -> None:
+    got = rendered(user("a"), said("One."), said(Thinking("hm", "c2ln"), "Two."), user("b"))
+    assert got[1]["content"] == [text("One."), text("Two.")]
+
+
+def test_work_under_way_is_known_by_how_it_began() -> None:
+    thought = Thinking("hm", "c2ln")
+    second = ToolCall("toolu_2", "ls", {})
+    one, two = result("toolu_1", Text("1")), result("toolu_2", Text("2"))
+    for history, opens in (
+        ((user("a"),), True),
+        ((user("a"), said("b"), user("c")), True),
+        ((user("a"), said(thought, CALL), one), True),
+        ((user("a"), said(CALL), one), False),
+        ((user("a"), said(thought, CALL), one, said(second), two), True),
+        ((user("a"), said(CALL), one, said(thought, second), two), False),
+        ((user("a"), said(CALL), one, said("b"), user("c")), True),
+        ((said(thought, CALL), one), True),
+    ):
+        assert opens_with_thought(turns().render(history)) is opens, history
+
+
+def test_pictures_and_documents_are_shown_where_they_stand() -> None:
+    pdf = Image("JVBERi0xLjQK", "application/octet-stream")
+    notes = Image("aMOp", "text/markdown; charset=utf-8")
+    got = rendered(
+        user("see", PICTURE, pdf, notes), said(CALL), result("toolu_1", Text("shot"), PICTURE)
+    )
+    shown = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PNG},
+    }
+    assert got[0]["content"] == [
+        text("see"),
+        shown,
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"},
+        },
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "hé"},
+        },
+    ]
+    assert got[2]["content"][0]["content"] == [text("shot"), shown]
+
+
+@pytest.mark.parametrize(
+    ("image", "media_type"),
+    [
+        (Image(PNG, "image/jpeg"), "image/png"),
+        (Image(PNG[:8] + "\n" + PNG[8:], "image/png"), "image/png"),
+        (Image("/9j/4AAQ", "image/png"), "image/jpeg"),
+        (Image("UklGRiQAAABXRUJQVlA4", "image/jpeg"), "image/webp"),
+        (Image("R0lGODlh", ""), "image/gif"),
+        (Image("aGk=", "image/jpg"), "image/jpeg"),
+        (Image("aGk=", "IMAGE/PNG; x=y"), "image/png"),
+    ],
+)
+def test_a_picture_is_labelled_by_what_it_is(image: Image, media_type: str) -> None:
+    block = rendered(user("", image))[0]["content"][0]
+    assert block["source"]["media_type"] == media_type
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        Image("aGk=", "image/svg+xml"),
+        Image("aGk=", "audio/mp3"),
+        Image("", "image/png"),
+        Image("not base64!", "image/png"),
+        Image("é", "image/png"),
+        Image("aGk=", ""),
+    ],
+)
+def test_what_the_service_would_refuse_is_a_note(image: Image) -> None:
+    assert rendered(user("", image))[0]["content"] == [text(UNREADABLE)]
+
+
+def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
+    got = rendered(user("see", PICTURE), said(CALL), result("toolu_1", PICTURE), sees=False)
+    assert got[0]["content"][1] == text(UNSEEN)
+    assert results(got[2]) == {"toolu_1": UNSEEN}
+
+
+def test_a_failure_is_flagged_unless_it_shows_a_picture() -> None:
+    for content, flagged in (((Text("no"),), True), ((), True), ((Text("no"), PICTURE), False)):
+        got = rendered(user("a"), said(CALL), result("toolu_1", *content, failed=True))
+        assert got[2]["content"][0].get("is_error", False) is flagged
+
+
+def test_arguments_that_are_no_json_are_not_sent_on() -> None:
+    for call in (
+        ToolCall("c", "read", {}, broken='{"pa'),
+        ToolCall("c", "read", {"x": float("nan")}),
+    ):
+        assert rendered(user("a"), said(call))[1]["content"][0]["input"] == {}
+
+
+@pytest.mark.parametrize("call_id", ["", "call_1|fc_" + "x" * 400, "a b", "ü", "\ud800", "x" * 65])
+def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> None:
+    got = rendered(user("a"), said(ToolCall(call_id, "read", {})), result(call_id, Text("x")))
+    wire = got[1]["content"][0]["id"]
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", wire)
+    assert results(got[2]) == {wire: "x"}
+
+
+def test_names_fit_what_the_wire_takes() -> None:
+    for name, want in (("", "unknown"), ("a.b c", "a_b_c"), ("x" * 99, "x" * 64)):
+        got = rendered(user("a"), said(ToolCall("c", name, {})))
+        assert got[1]["content"][0]["name"] == want
+
+
+def test_tools_get_names_of_their_own_and_schemas_the_service_takes() -> None:
+    specs = [
+        ToolSpec("a.b", "One.", {"type": "object", "properties": {"x": {"type": "string"}}}),
+        ToolSpec("a_b", "Two.", {"anyOf": [{"type": "object"}], "properties": {}}),
+        ToolSpec("a b", "Three.", {}),
+    ]
+    named = wire_names(specs)
+    assert {wire: spec.name for wire, spec in named.items()} == {
+        "a_b": "a.b",
+        "a_b_2": "a_b",
+        "a_b_3": "a b",
+    }
+    listed = json.loads(tool_list(named))
+    assert [tool["input_schema"] for tool in listed] == [
+        {"type": "object", "properties": {"x": {"type": "string"}}},
+        {"type": "object", "properties": {}},
+        {"type": "object"},
+    ]
+
+
+# Any history at all. What the vendor accepts: its SDK's types, no field beside them, and the
+# rules its documentation and its refusals tell.
+
+BLOCKS: dict[str, tuple[Any, TypeAdapter[Any]]] = {
+    name: (kind, TypeAdapter(kind))
+    for name, kind in {
+        "text": TextBlockParam,
+        "image": ImageBlockParam,
+        "document": DocumentBlockParam,
+        "thinking": ThinkingBlockParam,
+        "redacted_thinking": RedactedThinkingBlockParam,
+        "tool_use": ToolUseBlockParam,
+        "tool_result": ToolResultBlockParam,
+    }.items()
+}
+ALLOWED = {"user": {"text", "image", "document", "tool_result"}}
+ALLOWED["assistant"] = {"text", "thinking", "redacted_thinking", "tool_use"}
+TOOLS: TypeAdapter[Any] = TypeAdapter(ToolParam)
+WHOLE: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
+
+
+def exhaust(value: Any) -> None:
+    """Pydantic checks an iterable only while it is read."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            exhaust(inner)
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for inner in value:
+            exhaust(inner)
+
+
+def check_block(block: Mapping[str, Any]) -> None:
+    kind, adapter = BLOCKS[block["type"]]
+    assert set(block) <= set(get_type_hints(kind)), block
+    exhaust(adapter.validate_python(block))
+    if block["type"] == "text":
+        assert block["text"].strip()
+    if block["type"] in {"image", "document"} and block["source"]["type"] == "base64":
+        assert block["source"]["data"]
+    if block["type"] == "tool_result":
+        for inner in block["content"]:
+            check_block(inner)
+        if block.get("is_error"):
+            assert {inner["type"] for inner in block["content"]} == {"text"}
+
+
+def check_turns(messages: list[Any]) -> None:
+    assert messages
+    used: list[str] = []
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        assert message["role"] == ("assistant" if index % 2 else "user"), "they take turns"
+        blocks = message["content"]
+        kinds = [block["type"] for block in blocks]
+        assert kinds, "no turn is empty"
+        assert set(kinds) <= ALLOWED[message["role"]]
+        for block in blocks:
+            check_block(block)
+        answers = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        assert answers == waiting, "each call is answered in the next turn"
+        assert kinds[: len(answers)] == ["tool_result"] * len(answers), "results come first"
+        waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        used += waiting
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call_id) for call_id in waiting)
+    assert message["role"] == "user", "the last turn is the user's"
+    assert len(set(used)) == len(used), "ids are unique"
+
+
+def check_request(body: dict[str, Any]) -> None:
+    exhaust(WHOLE.validate_python(body))
+    known = set(get_type_hints(MessageCreateParamsStreaming))
+    assert set(body) <= known | {"temperature"}, "which only models before its time take"
+    check_turns(body["messages"])
+    assert json.dumps(body).count('"cache_control"') <= 4
+    names = [tool["name"] for tool in body.get("tools", ())]
+    for tool in body.get("tools", ()):
+        TOOLS.validate_python(tool)
+        assert tool["input_schema"]["type"] == "object"
+        assert not {"oneOf", "anyOf", "allOf"} & set(tool["input_schema"])
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool["name"])
+    assert len(set(names)) == len(names)
+    if any(b["type"] == "tool_use" for m in body["messages"] for b in m["content"]):
+        assert names, "calls need tools"
+    thinking = body.get("thinking", {})
+    if thinking.get("type") == "enabled":
+        assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
+        for message in body["messages"]:
+            kinds = [block["type"] for block in message["content"]]
+            if {"thinking", "redacted_thinking"} & set(kinds):
+                assert kinds[0] in {"thinking", "redacted_thinking"}
+    if thinking.get("type") in {"enabled", "adaptive"}:
+        assert not {"temperature", "top_k", "top_p"} & set(body)
+
+
+words = st.sampled_from(["", " ", "hi", "é\ud800", "two\nlines ", "\0"]) | st.text(max_size=3)
+ids = st.sampled_from(["", "a", "b", "a_2", "long|" * 20]) | st.text(max_size=2)
+mimes = st.sampled_from(
+    ["image/png", "image/jpg", "image/svg+xml", "application/pdf", "text/x", ""]
+)
+images = st.builds(Image, st.sampled_from([PNG, "aGk=", "", "!", "/9j/"]), mimes)
+content = st.lists(words.map(Text) | images, max_size=2).map(tuple)
+arguments = st.sampled_from([{}, {"k": [1, None]}, {"n": float("inf")}])
+calls = st.builds(
+    ToolCall,
+    ids,
+    st.sampled_from(["", "read", "a.b"]) | st.text(max_size=2),
+    arguments,
+    broken=st.sampled_from(["", "{"]),
+)
+thoughts = st.builds(Thinking, words, st.sampled_from(["", "c2ln", "redacted:ZA==", "reasoning"]))
+models = st.sampled_from(
+    ["claude-haiku-4-5", "claude-opus-4-6", "claude-opus-5", "claude-opus-5-5", "MiniMax-M2"]
+)
+origins = st.builds(
+    Origin,
+    st.just("x"),
+    st.just("p"),
+    models,
+    st.sampled_from(["stop", "error", "aborted", "toolUse"]),
+)
+parts: st.SearchStrategy[tuple[Part, ...]] = st.lists(
+    words.map(Text) | calls | thoughts | images, max_size=4
+).map(tuple)
+messages = st.one_of(
+    st.builds(Message, st.just("user"), content),
+    st.builds(Message, st.just("user"), parts),
+    st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),
+    st.builds(
+        lambda call_id, parts, failed: Message(
+            "tool", (ToolReturn(call_id, "read", parts, is_error=failed),)
+        ),
+        ids,
+        content,
+        st.booleans(),
+    ),
+    st.just(Message("tool", ())),
+)
+schemas: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {"type": "object"}, {"anyOf": [{}], "properties": {}}, {"type": "string"}]
+)
+tools = st.lists(
+    st.builds(ToolSpec, st.sampled_from(["read", "a.b", "a_b", ""]), words, schemas), max_size=4
+).map(tuple)
+levels = st.sampled_from(get_args(ThinkLevel))
+params: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.just(0.2),
+        "max_tokens": st.sampled_from([None, 0, 1, 1500, 10**9]),
+        "cacheRetention": st.sampled_from(["none", "short", "long", "?"]),
+        "cache_control": st.just({"type": "ephemeral"}),
+        "messages": st.just([]),
+        "system": st.just("x"),
+    },
+)
+requests = st.builds(
+    Request,
+    models,
+    words,
+    st.lists(messages, max_size=12).map(tuple),
+    tools,
+    levels,
+    st.sampled_from([None, 1, 1024, 2048, 2049, 64_000]),
+    params,
+)
+
+
+@given(requests, st.booleans(), st.booleans(), st.booleans())
+def test_any_history_renders_to_a_request_the_vendor_accepts(
+    request: Request, sees: bool, known: bool, thinks: bool
+) -> None:
+    model = Model("p", request.model, sees_images=sees, known=known, reasoning=thinks)
+    check_request(json.loads(anthropic._Wire(model, "p").ask(request).body))
+
+
+@given(st.lists(messages, max_size=12))
+def test_what_was_sent_once_is_sent_the_same_again(history: list[Message]) -> None:
+    """Turns do not change when others follow: what the vendor keeps of them stays good."""
+    made = turns()
+    asking = [*history, user("q")]
+    before = [turn.json() for turn in made.render(asking)]
+    after = [turn.json() for turn in made.render([*asking, said("x", CALL), user("y")])]
+    assert after[: len(before)] == before
+
+
+def test_a_long_history_is_rendered_once() -> None:
+    history = [
+        message
+        for n in range(500)
+        for message in (
+            user(f"question {n} " * 20),
+            said(ToolCall(f"c{n}", "read", {"path": "x" * 200})),
+            result(f"c{n}", Text("line\n" * 100)),
+            said("answer " * 50),
+        )
+    ]
+    made = turns()
+    first = [turn.json() for turn in made.render(history)]
+    start = time.process_time()
+    again = [turn.json() for turn in made.render([*history, user("new")])]
+    spent_s = time.process_time() - start
+    assert again[:-1] == first[:-1]
+    assert spent_s < 0.05, "2,000 known messages cost next to nothing"
