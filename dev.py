@@ -7,6 +7,7 @@ test        set up and run every test that needs no root, no Node and no server
 test-peers  the tests against servers and clients nobody here wrote
 check       types, lint, layers, sizes
 bench       the figures, and whether they stay inside bench/limits.toml
+live        a short conversation with a real key: `dev.py live PROVIDER`, or PROVIDER=…
 fmt         format the code
 lock        write the lock files anew from pyproject.toml
 """
@@ -110,6 +111,12 @@ def bench() -> None:
     sh(PYTHON, "-m", "bench", *sys.argv[2:])
 
 
+def live() -> None:
+    """A real provider, if there is a key."""
+    setup()
+    sh(PYTHON, "-m", "tests.live", *sys.argv[2:])
+
+
 def fmt() -> None:
     """Format."""
     setup()
@@ -144,6 +151,7 @@ COMMANDS = {
     "test-peers": test_peers,
     "check": check,
     "bench": bench,
+    "live": live,
     "fmt": fmt,
     "lock": lock,
 }

@@ -116,7 +116,7 @@ class Turns:
         for message in messages:
             made = self._rendered[message]
             if message.role == "tool":
-                results = waiting.pop(made.answers, None)
+                results = waiting.pop(made.answers, None) if made.result else None
                 if results is not None:
                     results.found[made.answers] = made
                 continue

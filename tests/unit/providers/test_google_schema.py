@@ -69,7 +69,10 @@ def place(schema: Any, **root: Any) -> Any:
         ),
         ({"type": "array", "items": []}, {"type": "ARRAY", "items": {"type": "STRING"}}),
         ({"type": "object", "additionalProperties": {"type": "string"}}, {"type": "OBJECT"}),
-        ({"properties": {"": {}, "a": {}}}, {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}),
+        (
+            {"properties": {"": {}, "a": {}}},
+            {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
+        ),
         (
             {"properties": {"a": {"type": "boolean"}}, "required": ["a", "b", "a", 5]},
             {"type": "OBJECT", "properties": {"a": {"type": "BOOLEAN"}}, "required": ["a"]},
@@ -80,7 +83,10 @@ def place(schema: Any, **root: Any) -> Any:
         ),
         ({"oneOf": [{"const": "a"}, {"const": "b"}]}, {"type": "STRING", "enum": ["a", "b"]}),
         (
-            {"anyOf": [{"type": "string"}, {"type": "integer"}, {"const": None}], "description": "E."},
+            {
+                "anyOf": [{"type": "string"}, {"type": "integer"}, {"const": None}],
+                "description": "E.",
+            },
             {
                 "anyOf": [
                     {"type": "STRING", "nullable": True, "description": "E."},
