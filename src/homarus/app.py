@@ -25,10 +25,7 @@ from homarus.core.message import Inbound
 from homarus.core.tasks import task_group
 from homarus.policy.decide import Rules, decide
 from homarus.policy.groups import expand
-from homarus.providers.base import Provider
-from homarus.providers.catalog import Model
-from homarus.providers.choose import Choice, choose
-from homarus.providers.connect import connect
+from homarus.providers.models import Models, Wish
 from homarus.sessions.inbox import Inbox
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
@@ -54,31 +51,6 @@ class Status:
     context_tokens: int
     window: int
     workspace: str
-
-
-class Models:
-    """Connections to models: made when first asked for, kept, closed at the end."""
-
-    def __init__(self, loaded: Loaded, paths: Paths) -> None:
-        self._loaded, self._paths = loaded, paths
-        self._open: dict[str, tuple[Provider, Model]] = {}
-        self._choice: Choice | None = None
-
-    async def choice(self) -> Choice:
-        """What this machine offers when nothing names a model."""
-        if self._choice is None:
-            self._choice = await choose(self._loaded.config, self._loaded.env)
-        return self._choice
-
-    async def connect(self, ref: str | None) -> tuple[Provider, Model]:
-        ref = ref or (await self.choice()).ref
-        if ref not in self._open:
-            self._open[ref] = connect(self._loaded.config, self._loaded.env, ref, self._paths)
-        return self._open[ref]
-
-    async def close(self) -> None:
-        for provider, _ in self._open.values():
-            await provider.close()
 
 
 class App:
@@ -109,7 +81,7 @@ class App:
             clock=clock,
             tools=self.tools,
             agent=self.agent,
-            connect=models.connect,
+            connect=models.road,
             ask=lambda _inbound: ask,
             waiting=lambda key: self._inbox.take(key),
         )
@@ -126,6 +98,7 @@ class App:
                 name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
                 workspace=settings.workspace,
                 model=settings.model,
+                fallbacks=settings.fallbacks,
                 thinking=settings.thinking,
                 timeout_s=settings.timeout_s,
                 rules=_rules(self.loaded.config.tools, settings.tools),
@@ -176,7 +149,7 @@ class App:
 
     async def set_model(self, key: str, ref: str) -> None:
         """Use another model for one session from now on; an unknown one is an error."""
-        _, model = await self.models.connect(ref)
+        model = self.models.check(ref)
         await (await self.session(key)).set_model(model.provider, model.id)
 
     async def status(self, key: str) -> Status:
@@ -185,7 +158,7 @@ class App:
         session = await self.session(key)
         named = session.model or agent.model
         choice = None if named else await self.models.choice()
-        _, model = await self.models.connect(named)
+        _, model = await self.models.road(Wish(agent.id, named, agent.fallbacks))
         return Status(
             key=key,
             agent=agent.id,
@@ -221,7 +194,7 @@ async def open_app(
     for text in loaded.warnings:
         warn(text)
     clock = clock or SystemClock()
-    models = Models(loaded, paths)
+    models = Models(loaded.config, loaded.env, paths, clock)
     async with open_store(paths.state) as store:
         try:
             async with task_group() as group:

@@ -228,3 +228,20 @@ def test_an_unknown_thinking_level_offers_the_known_ones(home: Home, model_url: 
     home.use_model(model_url)
     done = home.run("agent", "--message", "x", "--thinking", "sideways")
     assert done.status == 2 and "medium" in done.err
+
+
+def test_a_fallback_answers_when_the_first_model_is_down(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    config = json.loads((home.state / "openclaw.json").read_text())
+    down = {"baseUrl": "http://127.0.0.1:9", "models": [{"id": "gone", "name": "Gone"}]}
+    config["models"]["providers"]["down"] = down
+    config["agents"]["defaults"]["model"] = {"primary": "down/gone", "fallbacks": ["mock/mock-1"]}
+    home.configure(config)
+    done = home.run("agent", "--message", "MOCK:short", "--json")
+    assert done.status == 0, done
+    meta = done.json["result"]["meta"]
+    assert meta["agentMeta"]["model"] == "mock-1"
+    assert [(a["model"], a["reason"]) for a in meta["attempts"]][-1] == (
+        "gone",
+        "provider.unreachable",
+    )

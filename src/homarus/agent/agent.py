@@ -18,6 +18,7 @@ class Agent:
     name: str
     workspace: Path
     model: str | None = None
+    fallbacks: tuple[str, ...] = ()
     thinking: str | None = None
     timeout_s: float = 600.0
     rules: tuple[Rules, ...] = ()

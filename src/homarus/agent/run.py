@@ -13,20 +13,28 @@ from homarus.agent.workspace import Reader
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, ProviderTimeout, UnknownName
-from homarus.core.event import Emitter, RunEnded, RunStarted, ToolProgressed
+from homarus.core.event import (
+    AttemptFailed,
+    Emitter,
+    Fact,
+    RunEnded,
+    RunStarted,
+    ToolProgressed,
+)
 from homarus.core.keys import parse_agent_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Message, Origin, ToolCall, ToolReturn, Usage, user
 from homarus.policy.decide import Verdict, decide
 from homarus.providers.base import Provider, Request, ThinkLevel
 from homarus.providers.catalog import Model
+from homarus.providers.models import Wish
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session, Sessions
 from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask, ToolContext
 
-Connect: TypeAlias = Callable[[str | None], Awaitable[tuple[Provider, Model]]]
+Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
 Steering: TypeAlias = Callable[[str], list[Message]]
 
 
@@ -41,6 +49,7 @@ class Outcome:
     model: str = ""
     session_id: str = ""
     usage: Usage = field(default_factory=Usage)
+    attempts: tuple[AttemptFailed, ...] = ()
     duration_ms: int = 0
     error: HomarusError | None = None
 
@@ -81,20 +90,29 @@ class Runner:
         run_id = inbound.run_id or str(uuid4())
         emit = Emitter(run_id, key, self._bus.publish, self._clock.now_ms)
         started = self._clock.monotonic()
-        outcome = Outcome(emit.run_id, key, "failed")
+        outcome = Outcome(run_id, key, "failed")
+        attempts: list[AttemptFailed] = []
+
+        def tell(fact: Fact) -> None:
+            if isinstance(fact, AttemptFailed):
+                attempts.append(fact)
+            emit(fact)
+
         try:
             async with asyncio.timeout(None) as scope:
                 live = self._live[key] = _Live(run_id, scope)
                 async with self._lanes.enter(f"session:{key}", "main"):
-                    outcome = await self._answer(inbound, emit, outcome, scope)
+                    outcome = await self._answer(inbound, tell, outcome, scope)
         except TimeoutError:
             outcome = self._stopped(outcome, live)
         except HomarusError as exc:
             outcome = replace(outcome, error=exc)
         finally:
             del self._live[key]
+            outcome = replace(outcome, attempts=tuple(attempts))
             aborted = outcome.status == "aborted"
-            emit(RunEnded(error=str(outcome.error or ""), aborted=aborted))
+            error = str(outcome.error or "")
+            emit(RunEnded(error=error, aborted=aborted, attempts=outcome.attempts))
         return replace(outcome, duration_ms=round((self._clock.monotonic() - started) * 1000))
 
     def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
@@ -120,14 +138,26 @@ class Runner:
         return replace(outcome, error=late)
 
     async def _answer(
-        self, inbound: Inbound, emit: Emitter, outcome: Outcome, scope: asyncio.Timeout
+        self,
+        inbound: Inbound,
+        emit: Callable[[Fact], None],
+        outcome: Outcome,
+        scope: asyncio.Timeout,
     ) -> Outcome:
         key = outcome.session_key
         agent = self._agent(agent_of(key))
         wishes = inbound.wishes
         scope.reschedule(asyncio.get_running_loop().time() + (wishes.timeout_s or agent.timeout_s))
         session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
-        provider, model = await self._connect(wishes.model or session.model or agent.model)
+        provider, model = await self._connect(
+            Wish(
+                agent.id,
+                wishes.model or session.model or agent.model,
+                agent.fallbacks,
+                session.profile,
+                locked=session.profile_locked,
+            )
+        )
         emit(RunStarted(provider=model.provider, model=model.id))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
         question = user(inbound.text, *inbound.images, at_ms=inbound.at_ms or self._clock.now_ms())
@@ -143,14 +173,15 @@ class Runner:
             session, agent, provider, model, thinking=thinking, emit=emit, ask=self._ask(inbound)
         )
         reply = await run_loop(turn, list(session.messages))
-        assert reply.origin is not None  # noqa: S101 - a provider's Message says who wrote it
+        origin = reply.origin
+        assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
         return replace(
             outcome,
             status="answered",
             text=reply.text,
-            model=model.ref,
+            model=f"{origin.provider}/{origin.model}",
             session_id=session.session_id,
-            usage=reply.origin.usage,
+            usage=origin.usage,
         )
 
     def _turn(
@@ -161,7 +192,7 @@ class Runner:
         model: Model,
         *,
         thinking: ThinkLevel,
-        emit: Emitter,
+        emit: Callable[[Fact], None],
         ask: Ask,
     ) -> Turn:
         tools = self._tools(agent.id)

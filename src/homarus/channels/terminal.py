@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import TextIO
 
 from homarus.core.event import (
+    AttemptFailed,
     ErrorNoted,
     Event,
     MessageSaved,
@@ -97,6 +98,9 @@ class View:
                     f"⚙ {describe_call(call)} → {one_line(outcome, 100)}", RED * result.is_error
                 )
                 self._show_waiting()
+            case AttemptFailed() as failed:
+                wait = f" in {failed.wait_s:.0f} s" if failed.wait_s >= 1 else ""
+                self._line(f"↻ {one_line(failed.error, 200)}; next: {failed.then}{wait}", RED)
             case ErrorNoted(message):
                 self._line(f"! {message}", RED)
             case MessageSaved() | RunEnded():

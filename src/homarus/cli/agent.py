@@ -10,6 +10,7 @@ import click
 
 from homarus.agent.run import Outcome
 from homarus.app import open_app
+from homarus.core.event import attempt_data
 from homarus.core.message import Address, Inbound, Json, Wishes
 
 
@@ -81,6 +82,7 @@ def result_json(outcome: Outcome) -> dict[str, Json]:
                         "total": usage.total,
                     },
                 },
+                "attempts": [attempt_data(failed) for failed in outcome.attempts],
                 "aborted": False,
             },
         },

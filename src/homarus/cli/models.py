@@ -19,11 +19,25 @@ if TYPE_CHECKING:
     from homarus.providers.catalog import Model
     from homarus.providers.choose import Choice
 
+
+class _Models(click.Group):
+    """Its `auth` part is imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "auth"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "auth":
+            from homarus.cli.models_auth import auth
+
+            return auth
+        return super().get_command(ctx, cmd_name)
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-_SHOWN_KEY_CHARS = 16  # of a shorter key nothing is shown
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=_Models, invoke_without_command=True)
 @as_json
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
@@ -148,6 +162,7 @@ async def _report(loaded: Loaded, paths: Paths) -> dict[str, Any]:
     from homarus.providers.catalog import lookup
     from homarus.providers.choose import survey
     from homarus.providers.connect import key_of, needs_key, resolve
+    from homarus.providers.secret import mask
 
     config = loaded.config
     choice = await _choose(loaded, paths)
@@ -163,7 +178,7 @@ async def _report(loaded: Loaded, paths: Paths) -> dict[str, Any]:
         "contextWindow": model.window,
         "known": model.known,
         "note": model.note,
-        "key": {"source": source, "shown": _masked(key)} if key or needed else None,
+        "key": {"source": source, "shown": mask(key)} if key or needed else None,
         "servers": {vendor.id: models for vendor, models in await survey(config)},
         "demo": {"present": weights is not None, "path": str(weights) if weights else None},
         "problem": await _problem(loaded, paths, choice.ref),
@@ -265,12 +280,6 @@ def _progress(what: str) -> Callable[[int, int], None]:
         begun = True
 
     return tell
-
-
-def _masked(key: str) -> str:
-    if not key:
-        return ""
-    return f"{key[:3]}…{key[-4:]}" if len(key) >= _SHOWN_KEY_CHARS else "…"
 
 
 def _told_key(key: dict[str, str] | None) -> str:

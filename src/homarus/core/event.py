@@ -96,10 +96,11 @@ class ErrorNoted:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over; `error` says why when it failed."""
+    """The run is over; `error` says why when it failed, `attempts` what failed on the way."""
 
     error: str = ""
     aborted: bool = False
+    attempts: tuple[AttemptFailed, ...] = ()
 
 
 Fact: TypeAlias = (
@@ -188,8 +189,8 @@ class Payloads:
             case RunStarted():
                 self._started_ms = event.ts_ms
                 return "lifecycle", {"phase": "start", "startedAt": event.ts_ms}
-            case RunEnded(error, aborted):
-                return "lifecycle", self._ended(event.ts_ms, error, aborted=aborted)
+            case RunEnded() as ended:
+                return "lifecycle", self._ended(event.ts_ms, ended)
             case ToolStarted() | ToolProgressed() | ToolEnded() as fact:
                 return "tool", _tool_data(fact)
             case MessageSaved():
@@ -205,11 +206,15 @@ class Payloads:
             case ThinkingAdded():
                 return None
 
-    def _ended(self, ts_ms: int, error: str, *, aborted: bool) -> dict[str, Json]:
-        if error:
+    def _ended(self, ts_ms: int, ended: RunEnded) -> dict[str, Json]:
+        tried = [attempt_data(failed) for failed in ended.attempts]
+        more: dict[str, Json] = {"attempts": tried} if tried else {}
+        if ended.error:
             times = {"startedAt": self._started_ms, "endedAt": ts_ms}
-            return {"phase": "error", **times, "error": error}
-        return {"phase": "end", "endedAt": ts_ms, **({"aborted": True} if aborted else {})}
+            return {"phase": "error", **times, "error": ended.error, **more}
+        if ended.aborted:
+            more["aborted"] = True
+        return {"phase": "end", "endedAt": ts_ms, **more}
 
 
 def _compaction_data(fact: CompactionStarted | CompactionEnded) -> dict[str, Json]:

@@ -42,7 +42,17 @@ def connect(
         ref = resolve(config, ref)
     check(config, ref)
     model = lookup(config, ref)
-    return (_local(model, paths) if ref.provider == LOCAL else _remote(config, env, model)), model
+    if ref.provider == LOCAL:
+        return open_local(model, paths), model
+    _, key = key_of(config, env, model.provider)
+    vendor = vendors(config).get(model.provider)
+    if not key and vendor and needs_key(config, model.provider):
+        where = f"models.providers.{model.provider}.apiKey"
+        raise UserError(
+            f"there is no key for {vendor.name}",
+            fix=f"set {' or '.join(vendor.key_names)} in the environment, or {where}",
+        )
+    return open_remote(config, model, key), model
 
 
 def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDER) -> ModelRef:
@@ -122,22 +132,17 @@ def api_of(config: "Config", model: Model) -> str:
     return vendor.api
 
 
-def _remote(config: "Config", env: Mapping[str, str], model: Model) -> Provider:
+def open_remote(config: "Config", model: Model, key: str) -> Provider:
+    """The provider of a model somewhere else, asked with this key."""
     from homarus.providers.http import Settings
 
     entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
     base_url = (entry and entry.base_url) or (vendor.base_url if vendor else "")
-    where = f"models.providers.{model.provider}"
     if not base_url:
-        raise UserError(f"the address of {model.provider} is not known", fix=f"set {where}.baseUrl")
+        where = f"models.providers.{model.provider}.baseUrl"
+        raise UserError(f"the address of {model.provider} is not known", fix=f"set {where}")
     if entry and entry.api == "ollama" and not base_url.rstrip("/").endswith("/v1"):
         base_url = f"{base_url.rstrip('/')}/v1"  # its own dialect lives beside OpenAI's
-    _, key = key_of(config, env, model.provider)
-    if not key and vendor and needs_key(config, model.provider):
-        raise UserError(
-            f"there is no key for {vendor.name}",
-            fix=f"set {' or '.join(vendor.key_names)} in the environment, or {where}.apiKey",
-        )
     settings = Settings(
         model.provider,
         base_url,
@@ -165,7 +170,8 @@ def _remote(config: "Config", env: Mapping[str, str], model: Model) -> Provider:
             return openai.create(settings, models=models)
 
 
-def _local(model: Model, paths: Paths) -> Provider:
+def open_local(model: Model, paths: Paths) -> Provider:
+    """The provider of a model inside this process."""
     from homarus.providers import demo, local
 
     if model.id != DEMO:

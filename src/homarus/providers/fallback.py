@@ -63,12 +63,18 @@ class Patience:
 
 
 class Fallback:
-    """Tries its ways in order until one answers."""
+    """Tries its ways in order until one answers. `name` and `api` are those of the first."""
 
-    name = "fallback"
-    api = "fallback"
-
-    def __init__(self, ways: Sequence[Way], clock: Clock, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        ways: Sequence[Way],
+        clock: Clock,
+        patience: Patience | None = None,
+        *,
+        name: str = "",
+        api: str = "",
+    ) -> None:
+        self.name, self.api = name, api
         self._ways, self._clock = ways, clock
         self._patience = patience or Patience()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from homarus.config.refs import normalize_provider_id
 from homarus.core.clock import Clock
-from homarus.core.errors import AuthFailed, HomarusError
+from homarus.core.errors import AuthFailed, Conflict, HomarusError, ProviderTimeout, StoreError
 from homarus.providers import oauth
 from homarus.providers.profile_file import ProfileFile
 from homarus.providers.profiles import Profile, Raw, parse, put_profile
@@ -57,7 +57,14 @@ class Logins:
         if self._is_fresh(profile):
             return profile.secret
         async with self._turns.setdefault(profile.id, asyncio.Lock()):
-            return await asyncio.to_thread(self._renew, file, profile)
+            try:
+                return await asyncio.to_thread(self._renew, file, profile)
+            except Conflict as exc:
+                what = f"another process has been renewing the login {profile.id} for long"
+                raise ProviderTimeout(what, fix="try again") from exc
+            except StoreError as exc:
+                what = f"the login {profile.id} ran out and cannot be renewed: {exc.message}"
+                raise AuthFailed(what, fix=exc.fix) from exc
 
     def _is_fresh(self, profile: Profile) -> bool:
         if not profile.secret or self._refused.get(profile.id) == profile.secret:

@@ -52,9 +52,12 @@ class ProfileFile:
         """Let `change` alter what stands there now; nothing altered, nothing written."""
         with self.locked():
             raw, found = self._load()
-            before = _encoded(raw)
-            change(raw)
-            after = _encoded(raw)
+            try:
+                before = _encoded(raw)
+                change(raw)
+                after = _encoded(raw)
+            except RecursionError:
+                raise StoreError(f"{self.path} was not changed: it is nested too deeply") from None
             if after == before:
                 return
             version = raw.get("version")
@@ -70,8 +73,8 @@ class ProfileFile:
     @contextlib.contextmanager
     def locked(self, what: str = "", wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
         """Be the only process that changes the file, or that does `what` for it."""
-        mark = f".{hashlib.sha256(what.encode()).hexdigest()[:12]}" if what else ""
-        path = self._target().parent / f".auth-profiles{mark}.lock"
+        name = hashlib.sha256(what.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+        path = self._target().parent / f".auth-profiles{f'.{name}' if what else ''}.lock"
         deadline = time.monotonic() + wait_s
         descriptor = _open_lock(path)
         try:
@@ -171,7 +174,7 @@ def _read_own(path: Path, warnings: list[str]) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        if found.st_uid not in {os.geteuid(), 0}:
+        if os.geteuid() and found.st_uid not in {os.geteuid(), 0}:
             raise OSError(errno.EPERM, "it belongs to another user")
         if found.st_mode & 0o044:
             warnings.append(f"others on this machine can read {path}: chmod 600 {path}")

@@ -178,6 +178,12 @@ def put_usage(raw: Raw, slot: Slot, usage: Usage) -> None:
         del _inner(_inner(raw, "usageStats"), id_)["models"][model]
 
 
+def forget_usage(raw: Raw, id_: str) -> None:
+    """A profile with a new secret begins afresh."""
+    if id_ in _object(raw.get("usageStats")):
+        del raw["usageStats"][id_]
+
+
 def put_last_good(raw: Raw, provider: str, id_: str) -> None:
     """Note which credential of a provider worked last."""
     if id_ in _object(raw.get("profiles")):

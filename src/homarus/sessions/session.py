@@ -110,6 +110,16 @@ class Session:
         return self._field("thinkingLevel")
 
     @property
+    def profile(self) -> str:
+        """The credential this session keeps to, if it has one."""
+        return self._field("authProfileOverride") or ""
+
+    @property
+    def profile_locked(self) -> bool:
+        """Whether a person chose that credential: then no other is tried."""
+        return self._field("authProfileOverrideSource") == "user"
+
+    @property
     def label(self) -> str | None:
         return self._field("label")
 

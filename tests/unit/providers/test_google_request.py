@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from google.genai import types
@@ -21,8 +21,10 @@ from homarus.core.message import (
     ToolReturn,
     user,
 )
-from homarus.providers.base import ToolSpec
+from homarus.providers.base import Request, ThinkLevel, ToolSpec
+from homarus.providers.catalog import Model
 from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, PICTURES, UNSEEN
+from homarus.providers.google import _Wire
 from homarus.providers.google_request import (
     API,
     BEGAN,
@@ -378,6 +380,53 @@ def test_any_history_renders_to_contents_the_vendor_accepts(
         for part in turn["parts"]:
             assert part.get("text") != "" or "thoughtSignature" in part, "no part is empty"
     assert asked == []
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "string", "object", "#/x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "properties", "items", "anyOf", "$ref", "enum", "a", ""]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=10,
+)
+tools = st.lists(
+    st.builds(
+        ToolSpec,
+        names,
+        some_text,
+        st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "allOf"]), values),
+    ),
+    max_size=4,
+).map(tuple)
+requests = st.builds(
+    Request,
+    st.sampled_from(["gemini-3-flash", "gemini-2.5-pro", "models/x", "m", "gemini-3-image"]),
+    some_text,
+    st.lists(messages, max_size=5).map(tuple),
+    tools,
+    st.sampled_from(get_args(ThinkLevel)),
+    st.none() | st.integers(1, 10**6),
+    st.sampled_from([{}, {"temperature": 0.5, "max_tokens": 5, "stop": ["x"]}, {"topP": None}]),
+)
+
+
+@given(requests, st.booleans(), st.booleans())
+def test_any_request_is_one_the_vendor_accepts(request: Request, thinks: bool, known: bool) -> None:
+    model = Model("p", request.model, reasoning=thinks, sees_images=True, known=known)
+    body = json.loads(_Wire(model, "p").body(request))
+    for content in body.pop("contents"):
+        types.Content.model_validate(content)
+    for tool in body.pop("tools", ()):
+        declared = types.Tool.model_validate(tool).function_declarations or []
+        assert len({spec.name for spec in declared}) == len(declared) > 0
+    types.GenerationConfig.model_validate(body.pop("generationConfig", {}))
+    types.Content.model_validate(body.pop("systemInstruction", {}))
+    assert body == {}
 
 
 def test_a_long_history_is_rendered_once() -> None:

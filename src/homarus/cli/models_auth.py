@@ -1,0 +1,461 @@
+"""`homarus models auth`: add keys, log in, and see how the credentials for models fare.
+
+A secret is typed unseen or read from standard input; it is never an argument, and never printed.
+"""
+
+import asyncio
+import json
+import os
+import re
+import sys
+import webbrowser
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homarus.config.load import Loaded, load
+from homarus.config.paths import Paths, shorten
+from homarus.config.refs import normalize_provider_id
+from homarus.config.resolve import agent_settings, default_agent
+from homarus.core.clock import SystemClock
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.text import nearest, one_line
+
+if TYPE_CHECKING:
+    from homarus.providers.credentials import Credentials, Entry
+    from homarus.providers.oauth import DeviceCode, OAuthClient, Tokens
+    from homarus.providers.profiles import Raw
+
+MAX_SECRET_CHARS = 16_384
+_LIFE = re.compile(r"\s*([0-9]{1,6})\s*([smhdw])\s*")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PROFILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
+
+of_agent = click.option("--agent", metavar="ID", help="The agent whose credentials are meant.")
+of_provider = click.option("--provider", required=True, metavar="NAME", help="Whose credentials.")
+named = click.option("--profile-id", metavar="ID", help="The name to keep it under.")
+
+
+class _Place:
+    """Where a command works: an agent, its file and its credentials."""
+
+    def __init__(self, agent: str | None) -> None:
+        from homarus.providers.credentials import open_credentials, profile_file
+
+        self.paths = Paths.find(os.environ)
+        self.loaded: Loaded = load(self.paths, os.environ)
+        config, env = self.loaded.config, self.loaded.env
+        self.agent = agent_settings(config, self.paths, agent or default_agent(config)).id
+        self.file = profile_file(config, env, self.paths, self.agent)
+        self.credentials: Credentials = open_credentials(
+            config, env, self.paths, self.agent, SystemClock()
+        )
+
+    def save(self, id_: str, fields: Mapping[str, Any]) -> None:
+        """Write a profile and say so."""
+        from homarus.providers.profiles import forget_usage, put_profile
+
+        def put(raw: "Raw") -> None:
+            put_profile(raw, id_, fields)
+            forget_usage(raw, id_)
+
+        self.change(put)
+        click.echo(f"{id_} is in {shorten(self.file.path, self.paths.home)}.")
+
+    def change(self, change: "Callable[[Raw], None]") -> None:
+        for text in self.file.read().warnings:
+            click.echo(f"Note: {text}", err=True)
+        self.file.update(change)
+
+    def note_stranger(self, provider: str) -> None:
+        """A name nobody knows is taken all the same: its provider may be configured later."""
+        from homarus.providers.connect import provider_names
+
+        known = provider_names(self.loaded.config)
+        if provider in known:
+            return
+        near = nearest(provider, known)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        click.echo(f"Note: no provider is called {provider} here yet{hint}.", err=True)
+
+
+@click.group()
+def auth() -> None:
+    """Add keys for models, log in, and see how they fare."""
+
+
+@auth.command()
+@click.argument("provider", required=False)
+@named
+@click.option("--key-stdin", is_flag=True, help="Read the key from standard input.")
+@click.option("--key-env", metavar="NAME", help="Keep ${NAME} instead of the key itself.")
+@click.option("--key-file", metavar="PATH", help="Keep the path of a file that holds the key.")
+@of_agent
+def add(
+    provider: str | None,
+    profile_id: str | None,
+    *,
+    key_stdin: bool,
+    key_env: str | None,
+    key_file: str | None,
+    agent: str | None,
+) -> None:
+    """Add an API key for PROVIDER; it is asked for, and not shown."""
+    if sum(map(bool, (key_stdin, key_env, key_file))) > 1:
+        raise UserError("a key comes from one place", fix="give one of the --key-… options")
+    place = _Place(agent)
+    if not provider:
+        provider = _ask("Provider")
+    name = _provider(provider)
+    id_ = _id(profile_id or f"{name}:default", name)
+    fields: dict[str, Any] = {"type": "api_key", "provider": name, "key": None, "keyFrom": None}
+    if key_env:
+        fields["key"] = f"${{{_variable(key_env)}}}"
+    elif key_file:
+        fields["keyFrom"] = {"source": "file", "path": key_file}
+    else:
+        fields["key"] = _secret("Key", from_stdin=key_stdin)
+    place.note_stranger(name)
+    place.save(id_, fields)
+
+
+@auth.command("paste-token")
+@click.argument("provider")
+@named
+@click.option("--expires-in", metavar="TIME", help="When it runs out: 12h, 30d, 52w.")
+@of_agent
+def paste_token(
+    provider: str, profile_id: str | None, expires_in: str | None, agent: str | None
+) -> None:
+    """Keep a token for PROVIDER that another program gave you; it is asked for, and not shown."""
+    place = _Place(agent)
+    name = _provider(provider)
+    id_ = _id(profile_id or f"{name}:manual", name)
+    expires_ms = SystemClock().now_ms() + _life_ms(expires_in) if expires_in else None
+    token = _secret("Token", from_stdin=not sys.stdin.isatty())
+    place.note_stranger(name)
+    fields = {"type": "token", "provider": name, "token": token, "tokenFrom": None}
+    place.save(id_, {**fields, "expires": expires_ms})
+
+
+@auth.command()
+@click.argument("provider")
+@named
+@click.option("--device", is_flag=True, help="Show a code to type on another device.")
+@click.option("--paste", is_flag=True, help="Do not listen: paste what the browser ends at.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser, only show the address.")
+@click.option("--client-id", metavar="ID", help="Who this program is to the provider.")
+@click.option("--authorize-url", metavar="URL", help="Where a person grants the login.")
+@click.option("--token-url", metavar="URL", help="Where tokens are given and renewed.")
+@click.option("--device-url", metavar="URL", help="Where codes for another device are given.")
+@click.option("--redirect-url", metavar="URL", help="Where on this machine the browser returns to.")
+@click.option("--scope", "scopes", multiple=True, help="What to ask for; may be repeated.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=300.0, help="Seconds.")
+@of_agent
+def login(
+    provider: str,
+    profile_id: str | None,
+    *,
+    device: bool,
+    paste: bool,
+    no_browser: bool,
+    timeout_s: float,
+    agent: str | None,
+    **addresses: Any,
+) -> None:
+    """Log in to PROVIDER with OAuth, in a browser or with a code."""
+    from homarus.providers.oauth import log_in_by_browser, log_in_by_device
+
+    place = _Place(agent)
+    name = _provider(provider)
+    if profile_id:
+        _id(profile_id, name)
+    client = _client(place.loaded, name, addresses)
+    if device:
+        tokens = asyncio.run(log_in_by_device(client, SystemClock(), _show_code))
+    else:
+        tokens = asyncio.run(
+            log_in_by_browser(
+                client,
+                SystemClock(),
+                _shower(opens=not (no_browser or paste)),
+                partial(_pasted_line, alone=paste),
+                listen=not paste,
+                timeout_s=timeout_s,
+            )
+        )
+    id_ = profile_id or _id(f"{name}:{tokens.email or 'default'}", name)
+    place.note_stranger(name)
+    place.save(id_, _login_fields(client, tokens))
+
+
+@auth.group()
+def order() -> None:
+    """Set which credentials of a provider are tried, and in which order."""
+
+
+@order.command("get")
+@of_provider
+@of_agent
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
+    """Show the order somebody set, or that nobody did."""
+    place = _Place(agent)
+    name = _provider(provider)
+    ids = place.credentials.order(name)
+    if as_json:
+        said = {"agentId": place.agent, "provider": name, "order": ids}
+        click.echo(json.dumps(said, ensure_ascii=False))
+    else:
+        click.echo("\n".join(map(one_line, ids)) if ids is not None else "No order is set.")
+
+
+@order.command("set")
+@of_provider
+@of_agent
+@click.argument("profile_ids", nargs=-1, required=True)
+def order_set(provider: str, agent: str | None, profile_ids: tuple[str, ...]) -> None:
+    """Try PROFILE_IDS, in this order, and no others."""
+    from homarus.providers.profiles import put_order
+
+    place = _Place(agent)
+    name = _provider(provider)
+    known = [entry.profile.id for entry in place.credentials.entries(name)]
+    for id_ in profile_ids:
+        if id_ not in known:
+            raise UnknownName(
+                f"auth profile of {name}", id_, nearest(id_, known) or tuple(known[:3])
+            )
+    place.change(lambda raw: put_order(raw, name, profile_ids))
+    click.echo(f"{name}: {', '.join(profile_ids)}")
+
+
+@order.command("clear")
+@of_provider
+@of_agent
+def order_clear(provider: str, agent: str | None) -> None:
+    """Forget the order that was set."""
+    from homarus.providers.profiles import put_order
+
+    place = _Place(agent)
+    name = _provider(provider)
+    place.change(lambda raw: put_order(raw, name, None))
+    left = place.credentials.order(name)
+    told = f"still {', '.join(left)}: set elsewhere" if left else "no order is set"
+    click.echo(f"{name}: {told}.")
+
+
+@auth.command()
+@of_agent
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(agent: str | None, *, as_json: bool) -> None:
+    """List the credentials there are and how they fare."""
+    place = _Place(agent)
+    entries = place.credentials.entries()
+    rows = [_row(place, entry) for entry in entries]
+    warnings = place.credentials.warnings
+    if as_json:
+        said = {"agentId": place.agent, "profiles": rows, "warnings": warnings}
+        click.echo(json.dumps(said, ensure_ascii=False))
+        return
+    for text in warnings:
+        click.echo(f"Note: {text}", err=True)
+    if not rows:
+        click.echo("No credentials yet. homarus models auth add makes one.")
+    for row in rows:
+        click.echo(f"{row['profileId']}  {row['type']}  {row['shown']}")
+        for text in _details(row):
+            click.echo(f"    {text}")
+
+
+def _row(place: _Place, entry: "Entry") -> dict[str, Any]:
+    profile, usage = entry.profile, entry.usage
+    resting = {
+        model: until_ms
+        for model in entry.of_models
+        if (until_ms := place.credentials.rests_until_ms(entry, model))
+    }
+    return {
+        "profileId": one_line(profile.id, 200),
+        "provider": profile.provider,
+        "type": profile.kind,
+        "shown": entry.source.shown,
+        "source": shorten(entry.file.path, place.paths.home) if entry.file else entry.place,
+        "expires": profile.expires_ms or None,
+        "restsUntil": place.credentials.rests_until_ms(entry) or None,
+        "restsUntilByModel": resting,
+        "disabledReason": one_line(usage.disabled_reason) or None,
+        "errorCount": usage.error_count,
+        "lastUsed": usage.last_used_ms or None,
+        "lastGood": entry.is_last_good,
+        "problem": entry.problem or None,
+    }
+
+
+def _details(row: Mapping[str, Any]) -> list[str]:
+    told = [f"from {row['source']}"]
+    if row["problem"]:
+        told.append(f"not used: {row['problem']}")
+    if row["expires"]:
+        told.append(f"runs out {_when(row['expires'])}")
+    if row["restsUntil"]:
+        why = f" ({row['disabledReason']})" if row["disabledReason"] else ""
+        told.append(f"rests until {_when(row['restsUntil'])}{why}")
+    for model, until_ms in row["restsUntilByModel"].items():
+        told.append(f"rests for {one_line(model)} until {_when(until_ms)}")
+    if row["lastUsed"]:
+        told.append(f"last used {_when(row['lastUsed'])}")
+    if row["lastGood"]:
+        told.append("worked last")
+    return told
+
+
+def _when(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000).astimezone().isoformat(" ", "seconds")
+    except (OverflowError, OSError, ValueError):
+        return "at no date there is"
+
+
+def _provider(text: str) -> str:
+    name = normalize_provider_id(text)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
+        raise UserError(f"{one_line(text)!r} is not a provider's name", fix="homarus models list")
+    return name
+
+
+def _id(text: str, provider: str) -> str:
+    if not _PROFILE_ID.fullmatch(text):
+        fix = f"write something like {provider}:work"
+        raise UserError(f"{one_line(text)!r} is not a profile's name", fix=fix)
+    return text
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UserError(
+            "that is not the name of a variable", fix="give its name, not what is in it"
+        )
+    return name
+
+
+def _life_ms(text: str) -> int:
+    found = _LIFE.fullmatch(text)
+    if not found or not int(found[1]):
+        raise UserError(f"{one_line(text)!r} is not a time", fix="write 12h, 30d or 52w")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def _ask(what: str) -> str:
+    if not sys.stdin.isatty():
+        raise UserError(f"the {what.lower()} is missing", fix="homarus models auth add PROVIDER")
+    return str(click.prompt(what))
+
+
+def _secret(what: str, *, from_stdin: bool) -> str:
+    """A secret, typed unseen or piped in."""
+    if from_stdin:
+        text = sys.stdin.readline(MAX_SECRET_CHARS + 1)
+    elif sys.stdin.isatty():
+        text = click.prompt(what, hide_input=True, err=True)
+    else:
+        fix = "pipe it in and give --key-stdin, or run this in a terminal"
+        raise UserError(f"there is nobody to type the {what.lower()}", fix=fix)
+    secret = str(text).strip()
+    fits = secret.isascii() and secret.isprintable() and " " not in secret
+    if not secret or not fits or len(secret) > MAX_SECRET_CHARS:
+        raise UserError(f"that is not a {what.lower()}", fix="copy it whole, and nothing else")
+    return secret
+
+
+def _client(loaded: Loaded, provider: str, given: Mapping[str, Any]) -> "OAuthClient":
+    """Whom to ask: what was typed, else what the configuration says."""
+    from homarus.config.schema import LoginClient
+    from homarus.providers.oauth import OAuthClient
+
+    clients = loaded.config.auth.clients.items()
+    known = next((c for n, c in clients if normalize_provider_id(n) == provider), LoginClient())
+
+    def said(name: str) -> str:
+        return given[name] or getattr(known, name) or ""
+
+    if not said("client_id"):
+        fix = f"give --client-id and the addresses, or set auth.clients.{provider}"
+        raise UserError(f"how to log in to {provider} is not known", fix=fix)
+    return OAuthClient(
+        provider,
+        client_id=said("client_id"),
+        token_url=said("token_url"),
+        authorize_url=said("authorize_url"),
+        device_url=said("device_url"),
+        redirect_url=said("redirect_url"),
+        scopes=given["scopes"] or known.scopes,
+    )
+
+
+def _login_fields(client: "OAuthClient", tokens: "Tokens") -> dict[str, Any]:
+    return {
+        "type": "oauth",
+        "provider": client.provider,
+        "access": tokens.access,
+        "refresh": tokens.refresh,
+        "expires": tokens.expires_ms,
+        "email": tokens.email or None,
+        "clientId": client.client_id,
+        "tokenUrl": client.token_url,
+    }
+
+
+def _shower(*, opens: bool) -> Callable[[str], None]:
+    def show(url: str) -> None:
+        click.echo(f"Open this address and grant the login:\n\n{url}\n", err=True)
+        click.echo("If the browser ends at a page that does not load, paste its address.", err=True)
+        if opens and (sys.platform == "darwin" or _has_screen()):
+            webbrowser.open(url)
+
+    return show
+
+
+def _has_screen() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _show_code(code: "DeviceCode") -> None:
+    click.echo(f"Open {code.url} on any device and type this code: {code.code}", err=True)
+    if code.whole_url:
+        click.echo(f"Or open {code.whole_url}", err=True)
+
+
+async def _pasted_line(*, alone: bool) -> str:
+    """A line of standard input. Unless it is all that is waited for, its end is no failure."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+    said = bytearray()
+
+    def read() -> None:
+        more = os.read(descriptor, MAX_SECRET_CHARS)
+        said.extend(more)
+        if b"\n" in said or not more or len(said) > MAX_SECRET_CHARS:
+            loop.remove_reader(descriptor)
+            line.set_result(said.decode("utf-8", "replace").partition("\n")[0])
+
+    try:
+        descriptor = sys.stdin.fileno()
+        loop.add_reader(descriptor, read)
+    except OSError:  # a plain file, which never makes one wait
+        line.set_result(sys.stdin.readline(MAX_SECRET_CHARS))
+        descriptor = -1
+    try:
+        text = await line
+    finally:
+        if descriptor >= 0:
+            loop.remove_reader(descriptor)
+    if text.strip():
+        return text
+    if alone:
+        raise UserError("nothing was pasted", fix="paste the address that the browser ends at")
+    never: asyncio.Future[str] = loop.create_future()
+    return await never

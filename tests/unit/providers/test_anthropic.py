@@ -1,0 +1,530 @@
+"""The messages provider, against the scripted server."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextOverflow,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+)
+from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolReturn, Usage, user
+from homarus.providers import anthropic
+from homarus.providers.base import Request, TextDelta, ToolSpec
+from homarus.providers.catalog import Model, Price
+from homarus.testing.clock import FakeClock
+from homarus.testing.model_server import (
+    Call,
+    CallTools,
+    Comments,
+    Cut,
+    Fail,
+    Gate,
+    Hold,
+    LongLine,
+    ModelServer,
+    Overflow,
+    Raw,
+    Replay,
+    Say,
+    Shape,
+    Step,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+from homarus.testing.model_server.anthropic import SIGNATURE
+
+KEY = "sk-ant-api03-0123456789"
+HELLO = Request("m", "Be brief.", (user("hi"),))
+READ = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
+MARK = {"type": "ephemeral"}
+
+
+def asked(**fields: Any) -> Request:
+    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+
+
+async def answer(provider: anthropic.Anthropic, request: Request = HELLO) -> Message:
+    async for piece in provider.stream(request):
+        if isinstance(piece, Message):
+            return piece
+    raise AssertionError("no Message came")
+
+
+def served(
+    scene: Callable[[anthropic.Anthropic, ModelServer], Awaitable[Any]],
+    *answers: list[Step],
+    models: tuple[Model, ...] = (),
+    key: str = KEY,
+    **settings: Any,
+) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(60), ModelServer() as server:
+            server.script(*answers)
+            made = anthropic.Settings("mock", server.url, key, **settings)
+            provider = anthropic.create(made, models=models, clock=FakeClock())
+            try:
+                return await scene(provider, server)
+            finally:
+                await provider.close()
+
+    return asyncio.run(main())
+
+
+def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
+    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Message:
+        return await answer(provider, request)
+
+    message: Message = served(scene, list(steps), **settings)
+    return message
+
+
+def error_of(*steps: Step, **settings: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        message_of(*steps, **settings)
+    error = caught.value
+    assert error.message.startswith("mock/m: "), "an error names provider and model"
+    assert error.fix, "an error says what to do"
+    assert KEY not in str(error)
+    return error
+
+
+def sent(request: Request, *models: Model, **settings: Any) -> Any:
+    """The request as the server got it."""
+
+    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Any:
+        await answer(provider, request)
+        return server.requests[0]
+
+    return served(scene, models=models, **settings)
+
+
+def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
+    body: dict[str, Any] = sent(request, *models, **settings).body
+    return body
+
+
+# What is sent
+
+
+def test_a_request_holds_system_messages_and_tools_each_marked_for_the_cache() -> None:
+    body = body_of(asked(system="Be brief.", tools=(READ,), max_tokens=50))
+    assert body == {
+        "model": "m",
+        "max_tokens": 50,
+        "stream": True,
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": MARK}],
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "hi", "cache_control": MARK}],
+            }
+        ],
+        "tools": [
+            {
+                "name": "read",
+                "description": "Read.",
+                "input_schema": {"type": "object", "properties": {}},
+                "cache_control": MARK,
+            }
+        ],
+    }
+
+
+def test_the_last_two_turns_of_the_user_end_what_is_cached() -> None:
+    history: list[Message] = []
+    for n in range(4):
+        call = ToolCall(f"c{n}", "read", {})
+        history += [
+            user(f"q{n}"),
+            Message("assistant", (call,)),
+            Message("tool", (ToolReturn(call.id, "read", (Text("x"),)),)),
+        ]
+    body = body_of(asked(system="S", tools=(READ,), messages=tuple(history)))
+    marks = [
+        (index, at)
+        for index, turn in enumerate(body["messages"])
+        for at, block in enumerate(turn["content"])
+        if "cache_control" in block
+    ]
+    last = len(body["messages"]) - 1
+    assert marks == [(last - 2, len(body["messages"][last - 2]["content"]) - 1), (last, 0)]
+
+
+@pytest.mark.parametrize(
+    ("params", "marker"),
+    [
+        ({"cacheRetention": "short"}, MARK),
+        ({"cacheRetention": "long"}, {"type": "ephemeral", "ttl": "1h"}),
+        ({"cacheRetention": "none"}, None),
+        ({"cache_control": {"type": "ephemeral"}}, None),
+        ({"cacheRetention": 7}, MARK),
+    ],
+)
+def test_how_long_the_cache_keeps_is_the_callers_to_say(params: Any, marker: Any) -> None:
+    body = body_of(asked(system="S", tools=(READ,), params=params))
+    blocks = (body["system"][0], body["tools"][0], body["messages"][0]["content"][0])
+    assert [block.get("cache_control") for block in blocks] == [marker] * 3
+    assert "cacheRetention" not in body
+
+
+def test_the_output_limit_is_the_models_unless_asked_for_less() -> None:
+    model = Model("mock", "m", max_tokens=9000)
+    assert body_of(asked(), model)["max_tokens"] == 9000
+    assert body_of(asked(max_tokens=5), model)["max_tokens"] == 5
+    assert body_of(asked(max_tokens=99_999), model)["max_tokens"] == 9000
+    assert body_of(asked(params={"max_tokens": 7}), model)["max_tokens"] == 7
+    assert body_of(asked(params={"max_tokens": None}), model)["max_tokens"] == 9000
+    assert body_of(asked(max_tokens=99_999))["max_tokens"] == 99_999
+
+
+def test_params_come_last_and_null_takes_a_field_away() -> None:
+    params = {"temperature": 0.2, "stop_sequences": ["END"], "messages": "no", "system": "no"}
+    body = body_of(asked(system="S", params=params))
+    assert (body["temperature"], body["stop_sequences"]) == (0.2, ["END"])
+    assert body["system"][0]["text"] == "S"
+    assert body["messages"][0]["role"] == "user"
+    model = Model("mock", "m", reasoning=True)
+    body = body_of(asked(thinking="high", max_tokens=5000, params={"thinking": None}), model)
+    assert "thinking" not in body
+    own = [{"type": "web_search_20250305", "name": "web_search"}]
+    assert body_of(asked(tools=(READ,), params={"tools": own}))["tools"] == own
+
+
+def test_thinking_is_asked_of_models_that_think_and_takes_sampling_away() -> None:
+    request = asked(thinking="medium", max_tokens=20_000, params={"temperature": 0.2})
+    thinks = body_of(request, Model("mock", "m", max_tokens=64_000, reasoning=True))
+    assert thinks["thinking"] == {"type": "enabled", "budget_tokens": 8192}
+    assert "temperature" not in thinks
+    plain = body_of(request, Model("mock", "m", max_tokens=64_000, reasoning=False))
+    assert "thinking" not in plain
+    assert plain["temperature"] == 0.2
+
+
+def test_a_claude_nobody_told_of_is_known_by_its_name() -> None:
+    received = sent(asked(model="claude-opus-5-5", thinking="high"))
+    assert received.body["thinking"]["type"] == "adaptive"
+    assert received.body["output_config"] == {"effort": "high"}
+    assert received.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+    told = Model("mock", "claude-opus-4-6", reasoning=False)
+    assert "thinking" not in body_of(asked(model="claude-opus-4-6", thinking="high"), told)
+
+
+def thought(model: str) -> tuple[Message, ...]:
+    origin = Origin("anthropic-messages", "mock", model, "toolUse")
+    parts = (Thinking("hm", "c2ln"), ToolCall("c1", "read", {}))
+    result = Message("tool", (ToolReturn("c1", "read", (Text("x"),)),))
+    return (user("q"), Message("assistant", parts, origin=origin), result)
+
+
+def test_reasoning_is_replayed_unless_a_model_that_binds_it_does_not_think() -> None:
+    for model, level, replayed in (
+        ("claude-opus-4-6", "high", True),
+        ("claude-opus-4-6", "off", True),
+        ("claude-haiku-5-5", "high", True),
+        ("claude-haiku-5-5", "off", False),
+        ("claude-opus-5-5", "off", True),
+    ):
+        body = body_of(asked(model=model, messages=thought(model), thinking=level, tools=(READ,)))
+        kinds = [block["type"] for block in body["messages"][1]["content"]]
+        assert ("thinking" in kinds) is replayed, (model, level)
+
+
+def test_a_budget_is_not_given_in_the_middle_of_anothers_work() -> None:
+    model = "claude-haiku-4-5"
+    own = asked(model=model, messages=thought(model), thinking="low", tools=(READ,))
+    received = sent(own)
+    assert received.body["thinking"]["type"] == "enabled"
+    assert received.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
+    others = asked(model=model, messages=thought("gpt-5.2"), thinking="low", tools=(READ,))
+    received = sent(others)
+    assert "thinking" not in received.body
+    assert "anthropic-beta" not in received.headers
+
+
+def test_calls_of_tools_that_are_gone_still_have_their_tools() -> None:
+    body = body_of(asked(messages=thought("m")))
+    assert [tool["name"] for tool in body["tools"]] == ["read"]
+    assert body["tool_choice"] == {"type": "none"}
+    without = body_of(asked(tools=(READ,)), Model("mock", "m", calls_tools=False))
+    assert "tools" not in without
+    assert "tool_choice" not in without
+
+
+def test_headers_carry_key_version_and_what_is_configured() -> None:
+    model = Model("mock", "m", headers={"X-Model": "yes", "Anthropic-Beta": "b, a"})
+    headers = sent(HELLO, model, headers={"X-Team": "t", "anthropic-beta": "a,c"}).headers
+    assert headers["x-api-key"] == KEY
+    assert headers["anthropic-version"] == "2023-06-01"
+    assert (headers["x-team"], headers["x-model"]) == ("t", "yes")
+    assert headers["anthropic-beta"] == "a,c,b"
+    assert "authorization" not in headers
+    older = sent(HELLO, headers={"Anthropic-Version": "2024-01-01"}).headers
+    assert older["anthropic-version"] == "2024-01-01"
+
+
+def test_a_subscriptions_token_goes_as_a_bearer_with_its_beta() -> None:
+    headers = sent(HELLO, key="sk-ant-oat01-token", headers={"anthropic-beta": "x"}).headers
+    assert headers["authorization"] == "Bearer sk-ant-oat01-token"
+    assert headers["anthropic-beta"] == "oauth-2025-04-20,x"
+    assert "x-api-key" not in headers
+
+
+def test_where_the_key_goes_can_be_told() -> None:
+    bearer = sent(HELLO, auth_header=True).headers
+    assert bearer["authorization"] == f"Bearer {KEY}"
+    assert "x-api-key" not in bearer
+    none = sent(HELLO, auth_header=False, headers={"api-key": "k"}).headers
+    assert not {"authorization", "x-api-key"} & set(none)
+
+
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [
+        ("", "/v1/messages"),
+        ("/", "/v1/messages"),
+        ("/v1", "/v1/messages"),
+        ("/v1/", "/v1/messages"),
+        ("/anthropic", "/anthropic/v1/messages"),
+        ("/v1?key=a", "/v1/messages?key=a"),
+    ],
+)
+def test_the_address_may_end_before_or_behind_v1(base: str, path: str) -> None:
+    async def main() -> str:
+        async with ModelServer() as server:
+            url = server.url.removesuffix("/v1") + base
+            provider = anthropic.create(anthropic.Settings("mock", url))
+            await answer(provider)
+            await provider.close()
+            return server.requests[0].path
+
+    assert asyncio.run(main()) == path
+
+
+# What comes back
+
+
+def test_what_came_back_can_be_sent_again_and_agrees() -> None:
+    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Any:
+        first = await answer(provider, asked(tools=(READ,)))
+        result = Message("tool", (ToolReturn(first.calls[0].id, "read", (Text("42"),)),))
+        messages = (user("hi"), first, result)
+        await answer(provider, asked(messages=messages, tools=(READ,)))
+        return server.requests[1].body["messages"]
+
+    steps: list[Step] = [Think(["Hm", "m."]), Say("Let me see."), CallTools(Call("read", {"p": 1}))]
+    turns = served(scene, steps, [Say("42.")])
+    assert [block["type"] for block in turns[1]["content"]] == ["thinking", "text", "tool_use"]
+    assert turns[1]["content"][0] == {
+        "type": "thinking",
+        "thinking": "Hmm.",
+        "signature": SIGNATURE,
+    }
+    assert turns[2]["content"][0]["tool_use_id"] == turns[1]["content"][2]["id"]
+
+
+def test_a_tool_whose_name_the_wire_cannot_take_is_called_by_it_all_the_same() -> None:
+    spec = ToolSpec("mcp.read", "Read.", {"type": "object"})
+    message = message_of(CallTools(Call("mcp_read", {})), request=asked(tools=(spec,)))
+    assert [call.name for call in message.calls] == ["mcp.read"]
+
+
+def test_usage_and_cost_are_counted() -> None:
+    price = Price(input=1.0, output=2.0, cache_read=0.5)
+    message = message_of(
+        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+    )
+    assert message.origin is not None
+    usage = message.origin.usage
+    assert usage == Usage(400, 100, 600, 0, 40, usage.cost)
+    assert usage.cost == pytest.approx((400 * 1.0 + 100 * 2.0 + 600 * 0.5) / 1e6)
+    assert message.at_ms == FakeClock().now_ms()
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_the_stop_reason_is_kept(reason: Any) -> None:
+    message = message_of(Say("x"), Stop(reason))
+    assert message.origin is not None
+    assert message.origin.stop == reason
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(piece_bytes=1),
+        Shape(piece_bytes=3),
+        Shape(newline=b"\r\n"),
+        Shape(newline=b"\r"),
+        Shape(newline=b"\r\n", piece_bytes=1, bom=True),
+        Shape(framing="close"),
+        Shape(content_type="text/event-stream; charset=utf-8"),
+        Shape(content_type="application/json"),
+        Shape(content_type=""),
+    ],
+)
+def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+    message = message_of(*steps, Comments(times=3), shape)
+    assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
+    assert [c.args for c in message.calls] == [{"p": "ü"}]
+
+
+def test_an_answer_that_is_not_streamed_works_too() -> None:
+    request = asked(params={"stream": False})
+    steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
+    message = message_of(*steps, request=request)
+    assert (message.text, message.thinking) == ("ab", "hm")
+    assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
+    assert message.origin is not None
+    assert (message.origin.usage.total, message.origin.stop) == (12, "toolUse")
+
+
+END = b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
+HI = b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"hi"}}\n\n'
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        END,
+        END + b'data: {"type":"message_stop"}',
+        b'data: {"type":"message_stop"}\n\ndata: {oops\n\n',
+        END + b": bye\n\ndata: \n\n",
+    ],
+)
+def test_an_end_is_a_stop_reason_or_the_last_event(tail: bytes) -> None:
+    assert message_of(Replay(HI + tail)).text == "hi"
+
+
+def test_a_cut_after_the_end_takes_nothing_away() -> None:
+    assert message_of(Raw(HI + END), Cut()).text == "hi"
+    assert message_of(Raw(HI + END), Hold(), idle_s=0.05).text == "hi"
+
+
+def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+    gate = asyncio.Event()
+
+    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> list[str]:
+        said = []
+        async for piece in provider.stream(HELLO):
+            if isinstance(piece, TextDelta):
+                said.append(piece.text)
+                gate.set()
+        return said
+
+    assert served(scene, [Say("one"), Gate(gate), Say("two")]) == ["one", "two"]
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        ([Fail(401)], AuthFailed),
+        ([Fail(404)], BadRequest),
+        ([Fail(429)], RateLimited),
+        ([Fail(529)], Overloaded),
+        ([Overflow()], ContextOverflow),
+        ([Fail(503, body=b"<html><title>Bad gateway</title>")], Overloaded),
+        ([Say("a"), Trouble("Overloaded", "overloaded_error")], Overloaded),
+        ([Say("a"), Trouble()], Overloaded),
+        ([Say("a"), Cut()], StreamBroken),
+        ([Say("a"), Cut("reset")], StreamBroken),
+        ([Say("a"), Cut("half-close")], StreamBroken),
+        ([Say("a"), Shape(end=False)], StreamBroken),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
+        ([Say("a"), Raw(b"data: 7\n\n")], StreamBroken),
+        ([Replay(b"")], StreamBroken),
+        ([Replay(b"<html>"), Shape(content_type="text/html")], BadRequest),
+        ([Say("I will"), Stop("filtered")], ContentFiltered),
+    ],
+)
+def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+    assert type(error_of(*steps)) is kind
+
+
+def test_a_refusal_tells_the_vendors_reason() -> None:
+    details = b'{"type":"refusal","category":"bio","explanation":"This could do harm."}'
+    ended = b'{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":%b}}'
+    error = error_of(Replay(HI + b"data: " + ended % details + b"\n\n"))
+    assert isinstance(error, ContentFiltered)
+    assert "This could do harm." in error.message
+
+
+def test_a_full_window_is_an_overflow_only_when_nothing_was_said() -> None:
+    full = END.replace(b"end_turn", b"model_context_window_exceeded")
+    assert isinstance(error_of(Replay(full)), ContextOverflow)
+    message = message_of(Replay(HI + full))
+    assert message.origin is not None
+    assert (message.text, message.origin.stop) == ("hi", "length")
+
+
+def test_a_rate_limit_says_how_long_to_wait() -> None:
+    error = error_of(Fail(429, retry_after="7"))
+    assert isinstance(error, RateLimited)
+    assert error.after_s == 7
+
+
+def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+    for steps in ([Hold()], [Say("a"), Hold()]):
+        assert isinstance(error_of(*steps, idle_s=0.05), ProviderTimeout)
+
+
+def test_a_line_without_end_costs_bounded_memory() -> None:
+    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> int:
+        tracemalloc.start()
+        with pytest.raises(StreamBroken):
+            await answer(provider)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert served(scene, [Say("a"), LongLine(50 << 20)]) < 48 * 1024 * 1024
+
+
+def test_connections_are_kept_after_answers_and_errors() -> None:
+    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> int:
+        await answer(provider)
+        with pytest.raises(RateLimited):
+            await answer(provider)
+        await answer(provider)
+        return len(server._tasks)
+
+    assert served(scene, [Say("a")], [Fail(429)], [Say("b")]) == 1
+
+
+def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    error_of(Fail(401, message=f"bad key {KEY}"))
+    message_of(Say("x"), request=asked(messages=(user("a private question"),)))
+    settings = anthropic.Settings("mock", "http://h", KEY, headers={"api-key": "hdr-secret"})
+    shown = caplog.text + repr(settings) + repr(anthropic.create(settings))
+    for secret in (KEY, "hdr-secret", "a private question"):
+        assert secret not in shown
+
+
+def test_importing_and_making_a_provider_loads_no_http_library_and_not_the_sdk() -> None:
+    code = (
+        "import sys; from homarus.providers import anthropic;"
+        "anthropic.create(anthropic.Settings('x', 'https://api.example', 'k'));"
+        "print([m for m in ('httpx2', 'anyio', 'pydantic', 'anthropic') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stderr

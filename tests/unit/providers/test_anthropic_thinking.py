@@ -1,0 +1,108 @@
+"""Which Claude is asked to think how."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.providers.anthropic_thinking import Claude, claude_of, is_thinking, thinking_fields
+from homarus.providers.base import ThinkLevel
+
+
+@pytest.mark.parametrize(
+    ("name", "claude"),
+    [
+        ("claude-opus-4-6", Claude("opus", (4, 6))),
+        ("claude-haiku-4-5-20251001", Claude("haiku", (4, 5))),
+        ("claude-sonnet-4-20250514", Claude("sonnet", (4, 0))),
+        ("claude-sonnet-5", Claude("sonnet", (5, 0))),
+        ("claude-3-7-sonnet-20250219", Claude("sonnet", (3, 7))),
+        ("anthropic/claude-opus-4.6", Claude("opus", (4, 6))),
+        ("us.anthropic.claude-opus-4-6-v1:0", Claude("opus", (4, 6))),
+        ("Claude-Fable-5-1", Claude("fable", (5, 1))),
+        ("claude-mythos-preview", Claude("mythos", (5, 0))),
+        ("claude-opus-12-1", Claude("opus", (12, 1))),
+        ("claude-opus-latest", None),
+        ("claude-3-opus-20240229", None),
+        ("MiniMax-M2", None),
+        ("", None),
+    ],
+)
+def test_a_models_name_tells_its_generation(name: str, claude: Claude | None) -> None:
+    assert claude_of(name) == claude
+
+
+def asked(model: str, level: ThinkLevel, max_tokens: int = 64_000) -> dict[str, Any]:
+    return dict(thinking_fields(claude_of(model), level, max_tokens))
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "fields"),
+    [
+        ("claude-haiku-4-5", "off", {}),
+        ("claude-haiku-4-5", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
+        ("MiniMax-M2", "high", {"thinking": {"type": "enabled", "budget_tokens": 16_384}}),
+        ("claude-opus-4-6", "off", {}),
+        (
+            "claude-opus-4-6",
+            "xhigh",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
+        ),
+        ("claude-opus-4-8", "off", {}),
+        (
+            "claude-opus-4-8",
+            "xhigh",
+            {
+                "thinking": {"type": "adaptive", "display": "summarized"},
+                "output_config": {"effort": "xhigh"},
+            },
+        ),
+        ("claude-sonnet-5", "off", {"thinking": {"type": "disabled"}}),
+        ("claude-haiku-5-5", "off", {"thinking": {"type": "disabled"}}),
+        ("claude-sonnet-5-5", "off", {"thinking": {"type": "between_tools"}}),
+        (
+            "claude-opus-5",
+            "minimal",
+            {
+                "thinking": {"type": "adaptive", "display": "summarized"},
+                "output_config": {"effort": "low"},
+            },
+        ),
+    ],
+)
+def test_each_generation_is_asked_in_its_own_way(
+    model: str, level: ThinkLevel, fields: dict[str, Any]
+) -> None:
+    assert asked(model, level) == fields
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-fable-5-1", "claude-opus-7"])
+def test_one_that_cannot_leave_it_thinks_little_and_drops_what_no_longer_fits(model: str) -> None:
+    assert asked(model, "off") == {
+        "thinking": {
+            "type": "adaptive",
+            "display": "summarized",
+            "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+        },
+        "output_config": {"effort": "low"},
+    }
+
+
+def test_only_the_newer_bind_their_reasoning() -> None:
+    bound = ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1", "claude-mythos-5-2"]
+    free = ["claude-opus-5", "claude-fable-5", "claude-mythos-preview", "claude-opus-4-8"]
+    assert all((claude := claude_of(name)) and claude.binds for name in bound)
+    assert not any((claude := claude_of(name)) and claude.binds for name in free)
+
+
+@given(st.integers(1, 200_000), st.sampled_from(get_args(ThinkLevel)))
+def test_a_budget_leaves_room_for_the_answer_or_is_not_asked_for(
+    max_tokens: int, level: ThinkLevel
+) -> None:
+    fields = asked("claude-haiku-4-5", level, max_tokens)
+    if is_thinking(fields):
+        budget = fields["thinking"]["budget_tokens"]
+        assert 1024 <= budget <= max_tokens - 1024
+    else:
+        assert level == "off" or max_tokens < 2048

@@ -1,0 +1,271 @@
+"""The laws of order and rest."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import (
+    AllFailed,
+    AuthFailed,
+    BadRequest,
+    BillingFailed,
+    ContentFiltered,
+    ContextOverflow,
+    ImageTooLarge,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    ThinkingRefused,
+    Unreachable,
+)
+from homarus.providers.rotation import (
+    HOUR_MS,
+    KINDS,
+    MINUTE_MS,
+    UNUSED,
+    Kind,
+    Limits,
+    Mark,
+    Reason,
+    Slot,
+    Standing,
+    Usage,
+    billing_ms,
+    cooldown_ms,
+    in_order,
+    reason_of,
+    rests_until_ms,
+    settle,
+)
+
+NOW = 1_800_000_000_000
+WHOLE: Slot = ("p", "")
+
+
+def marked(
+    reason: Reason | None, at_ms: int = NOW, begun_ms: int | None = None, model: str = ""
+) -> Mark:
+    return Mark("p", "x", model, reason, at_ms if begun_ms is None else begun_ms, at_ms)
+
+
+def after(usage: Usage, *marks: Mark, limits: Limits | None = None) -> Usage:
+    """What becomes of a credential."""
+    slots = {WHOLE: usage}
+    for mark in marks:
+        slots |= settle(slots, mark, limits or Limits())
+    return slots[WHOLE]
+
+
+def test_the_rest_grows_from_a_minute_to_an_hour() -> None:
+    assert [cooldown_ms(n) // MINUTE_MS for n in range(1, 8)] == [1, 5, 25, 60, 60, 60, 60]
+    assert cooldown_ms(10**9) == HOUR_MS
+
+
+@given(st.integers(1, 60))
+def test_the_rest_is_the_formula_of_the_original(failures: int) -> None:
+    assert cooldown_ms(failures) == min(60, 5 ** (failures - 1)) * MINUTE_MS
+
+
+def test_an_empty_account_rests_five_hours_and_twice_as_long_each_time_up_to_a_day() -> None:
+    assert [billing_ms(n, Limits()) // HOUR_MS for n in (1, 2, 3, 4, 500)] == [5, 10, 20, 24, 24]
+    own = Limits(billing_backoff_ms=HOUR_MS, billing_max_ms=3 * HOUR_MS)
+    assert [billing_ms(n, own) // HOUR_MS for n in (1, 2, 3)] == [1, 2, 3]
+
+
+def test_four_failures_in_a_row_rest_longer_and_longer() -> None:
+    usage, at_ms, rests = UNUSED, NOW, []
+    for _ in range(5):
+        usage = after(usage, marked("rate_limit", at_ms))
+        rests.append((usage.cooldown_until_ms - at_ms) // MINUTE_MS)
+        at_ms = usage.cooldown_until_ms
+    assert rests == [1, 5, 25, 60, 60]
+    assert usage.error_count == 5
+    assert usage.failure_counts == {"rate_limit": 5}
+
+
+def test_billing_disables_and_says_why_and_counts_apart() -> None:
+    usage = after(UNUSED, marked("timeout"), marked("billing", NOW + 1))
+    assert usage.disabled_until_ms == NOW + 1 + 5 * HOUR_MS
+    assert usage.disabled_reason == "billing"
+    assert usage.failure_counts == {"timeout": 1, "billing": 1}
+    again = after(usage, marked("billing", NOW + 6 * HOUR_MS))
+    assert again.disabled_until_ms == NOW + 16 * HOUR_MS
+
+
+def test_failures_are_forgotten_after_a_day_without_one() -> None:
+    usage = after(UNUSED, marked("auth"), marked("auth", NOW + MINUTE_MS))
+    assert usage.error_count == 2
+    within = after(usage, marked("auth", NOW + 24 * HOUR_MS))
+    assert within.error_count == 3
+    beyond = after(usage, marked("auth", NOW + 25 * HOUR_MS))
+    assert (beyond.error_count, beyond.failure_counts) == (1, {"auth": 1})
+    assert beyond.cooldown_until_ms == NOW + 25 * HOUR_MS + MINUTE_MS
+
+
+@given(
+    st.lists(st.sampled_from(["auth", "rate_limit", "billing", "timeout", "unknown"]), max_size=9)
+)
+def test_a_success_clears_all_of_it(reasons: list[Reason]) -> None:
+    failed = after(UNUSED, *(marked(reason, NOW + at) for at, reason in enumerate(reasons)))
+    usage = after(failed, marked(None, NOW + 100))
+    assert usage == Usage(last_used_ms=NOW + 100)
+    assert usage.is_clean
+
+
+def test_a_burst_of_requests_that_fail_together_is_one_failure() -> None:
+    burst = [marked("rate_limit", NOW + at, begun_ms=NOW - 5) for at in range(1000)]
+    usage = after(UNUSED, *burst)
+    assert usage.error_count == 1
+    assert usage.cooldown_until_ms == NOW + MINUTE_MS
+
+
+def test_a_success_that_began_before_the_failure_proves_nothing() -> None:
+    failed = after(UNUSED, marked("rate_limit"))
+    late = after(failed, marked(None, NOW + 5, begun_ms=NOW - 5))
+    assert late == replace(failed, last_used_ms=NOW + 5)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 10**6),
+    st.sampled_from(["auth", "billing", "timeout"]),
+)
+def test_a_mark_counts_once_however_often_it_is_applied(
+    begun: int, took: int, reason: Reason
+) -> None:
+    mark = marked(reason, NOW + begun + took, begun_ms=NOW + begun)
+    assert after(UNUSED, mark, mark) == after(UNUSED, mark)
+
+
+@pytest.mark.parametrize(("asked_s", "rest_s"), [(20.0, 60), (600.0, 600), (float("nan"), 60)])
+def test_a_service_that_asks_for_a_longer_rest_gets_it(asked_s: float, rest_s: int) -> None:
+    usage = after(UNUSED, replace(marked("rate_limit"), after_s=asked_s))
+    assert usage.cooldown_until_ms == NOW + rest_s * 1000
+    endless = after(UNUSED, replace(marked("rate_limit"), after_s=float("inf")))
+    assert endless.cooldown_until_ms == NOW + 24 * HOUR_MS
+
+
+def test_a_later_request_of_a_burst_may_learn_of_a_longer_rest() -> None:
+    usage = after(
+        UNUSED,
+        marked("rate_limit"),
+        replace(marked("rate_limit", NOW + 5, begun_ms=NOW - 5), after_s=300.0),
+    )
+    assert usage.cooldown_until_ms == NOW + 5 + 300_000
+    assert usage.error_count == 1
+
+
+def test_a_limit_of_one_model_rests_that_model_and_a_refusal_rests_the_whole_credential() -> None:
+    slots = settle({}, marked("rate_limit", model="big"), Limits())
+    assert set(slots) == {("p", "big")}
+    slots |= settle(slots, marked("auth", model="big"), Limits())
+    assert set(slots) == {("p", "big"), WHOLE}
+    slots |= settle(slots, marked(None, NOW + 1, model="small"), Limits())
+    assert slots[WHOLE].is_clean
+    assert slots["p", "big"].error_count == 1
+    slots |= settle(slots, marked(None, NOW + 2, model="big"), Limits())
+    assert slots["p", "big"].is_clean
+
+
+ERRORS: list[tuple[ProviderError, Reason | None]] = [
+    (AuthFailed("x"), "auth"),
+    (BillingFailed("x"), "billing"),
+    (RateLimited("x"), "rate_limit"),
+    (ProviderTimeout("x"), "timeout"),
+    (ProviderError("x"), "unknown"),
+    (BadRequest("x", status=400), None),
+    (ThinkingRefused("x", status=400), None),
+    (ContextOverflow("x", status=400), None),
+    (ContentFiltered("x", status=400), None),
+    (ImageTooLarge("x", status=400), None),
+    (Overloaded("x"), None),
+    (Unreachable("x"), None),
+    (StreamBroken("x"), None),
+    (AllFailed((AuthFailed("x"),)), None),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), ERRORS, ids=lambda value: type(value).__name__)
+def test_only_what_concerns_the_credential_is_held_against_it(
+    error: ProviderError, reason: Reason | None
+) -> None:
+    assert reason_of(error) == reason
+
+
+def test_a_request_of_the_wrong_form_changes_nothing() -> None:
+    usage = Usage(error_count=2, last_failure_ms=NOW - 1, cooldown_until_ms=NOW + 1)
+    assert after(usage, marked("format")) == usage
+
+
+@given(st.integers(0, 2**53), st.integers(0, 2**53))
+def test_a_time_no_clock_would_write_rests_nothing_for_ever(until_ms: int, failed_ms: int) -> None:
+    usage = Usage(cooldown_until_ms=until_ms, last_failure_ms=failed_ms)
+    assert rests_until_ms(usage, NOW) <= NOW + 31 * 24 * HOUR_MS
+    failed = after(usage, marked("auth"))
+    assert failed.error_count == (0 if NOW < failed_ms <= NOW + MINUTE_MS else 1)
+    soon = NOW + 2 * MINUTE_MS
+    assert after(usage, marked(None, soon)).is_clean or failed_ms > soon
+
+
+IDS = [f"p{n}" for n in range(6)]
+standings = st.lists(
+    st.builds(
+        Standing,
+        id=st.sampled_from(IDS),
+        kind=st.sampled_from(KINDS),
+        last_used_ms=st.integers(0, 5),
+        rests_until_ms=st.sampled_from([0, 0, NOW, NOW + 1]),
+        is_last_good=st.booleans(),
+        is_implicit=st.booleans(),
+    ),
+    unique_by=lambda each: each.id,
+)
+
+
+@given(standings, st.none() | st.lists(st.sampled_from([*IDS, "gone"])), st.sampled_from(IDS))
+def test_those_that_rest_come_last_and_nobody_twice(
+    given_: list[Standing], listed: list[str] | None, preferred: str
+) -> None:
+    ordered = in_order(given_, listed, preferred)
+    resting = [bool(each.rests_until_ms) for each in ordered]
+    assert resting == sorted(resting)
+    wakes = [each.rests_until_ms for each in ordered if each.rests_until_ms]
+    assert wakes == sorted(wakes)
+    names = [each.id for each in ordered]
+    expected = {each.id for each in given_} & (set(listed) if listed is not None else set(IDS))
+    assert sorted(names) == sorted(expected)
+    ready = {each.id for each in ordered if not each.rests_until_ms}
+    if preferred in ready:
+        assert names[0] == preferred
+
+
+@given(standings)
+def test_without_a_list_kind_then_last_good_then_the_longest_unused_decide(
+    given_: list[Standing],
+) -> None:
+    ready = [each for each in in_order(given_, None) if not each.rests_until_ms]
+    own = [each for each in ready if not each.is_implicit]
+    assert ready[: len(own)] == own, "keys from the environment come after the file's"
+    places = [(KINDS.index(e.kind), not e.is_last_good, e.last_used_ms) for e in own]
+    assert places == sorted(places)
+
+
+@given(standings, st.lists(st.sampled_from(IDS), unique=True))
+def test_a_list_is_kept_to(given_: list[Standing], listed: list[str]) -> None:
+    ready = [each.id for each in in_order(given_, listed) if not each.rests_until_ms]
+    assert ready == [id_ for id_ in listed if id_ in ready]
+
+
+def test_using_the_first_each_time_goes_round_all_of_a_kind() -> None:
+    kind: Kind = "api_key"
+    used = dict.fromkeys(IDS[:3], 0)
+    turns = []
+    for turn in range(1, 7):
+        rows = [Standing(id_, kind, last_used_ms=ms) for id_, ms in used.items()]
+        turns.append(in_order(rows, None)[0].id)
+        used[turns[-1]] = turn
+    assert turns == [*IDS[:3], *IDS[:3]]

@@ -1,0 +1,493 @@
+"""The Gemini provider, against the scripted server."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextOverflow,
+    Overloaded,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    StreamBroken,
+    Unreachable,
+)
+from homarus.core.message import Message, Text, ToolReturn, Usage, user
+from homarus.providers import google, openai
+from homarus.providers.base import Provider, Request, TextDelta, ToolSpec
+from homarus.providers.catalog import VENDORS, Model, Price
+from homarus.providers.connect import connect
+from homarus.testing.clock import FakeClock
+from homarus.testing.model_server import (
+    Call,
+    CallTools,
+    Comments,
+    Cut,
+    Fail,
+    Gate,
+    Hold,
+    LongLine,
+    ModelServer,
+    Overflow,
+    Raw,
+    Say,
+    Shape,
+    Step,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+from homarus.testing.model_server.google import SIGNATURE
+
+KEY = "AIza-test-0123456789"
+HELLO = Request("m", "Be brief.", (user("hi"),))
+READ = ToolSpec("read", "Read.", {"properties": {"path": {"type": "string"}}})
+
+
+def asked(**fields: Any) -> Request:
+    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+
+
+async def answer(provider: Provider, request: Request = HELLO) -> Message:
+    async for piece in provider.stream(request):
+        if isinstance(piece, Message):
+            return piece
+    raise AssertionError("no Message came")
+
+
+def served(
+    scene: Callable[[google.Google, ModelServer], Awaitable[Any]],
+    *answers: list[Step],
+    models: tuple[Model, ...] = (),
+    **settings: Any,
+) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(60), ModelServer() as server:
+            server.script(*answers)
+            made = google.Settings("mock", server.url, KEY)
+            made = replace(made, **settings)
+            provider = google.create(made, models=models, clock=FakeClock())
+            try:
+                return await scene(provider, server)
+            finally:
+                await provider.close()
+
+    return asyncio.run(main())
+
+
+def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
+    async def scene(provider: google.Google, server: ModelServer) -> Message:
+        return await answer(provider, request)
+
+    message: Message = served(scene, list(steps), **settings)
+    return message
+
+
+def error_of(*steps: Step, **settings: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        message_of(*steps, **settings)
+    error = caught.value
+    assert error.message.startswith("mock/m: "), "an error names provider and model"
+    assert error.fix, "an error says what to do"
+    assert KEY not in str(error)
+    return error
+
+
+def received(request: Request, *models: Model, **settings: Any) -> Any:
+    async def scene(provider: google.Google, server: ModelServer) -> Any:
+        await answer(provider, request)
+        return server.requests[0]
+
+    return served(scene, models=models, **settings)
+
+
+def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
+    body: dict[str, Any] = received(request, *models, **settings).body
+    return body
+
+
+# What is sent
+
+
+def test_a_request_holds_system_contents_tools_and_limits() -> None:
+    body = body_of(asked(system="Be brief.", tools=(READ,), max_tokens=50))
+    assert body == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "generationConfig": {"maxOutputTokens": 50},
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "read",
+                        "description": "Read.",
+                        "parameters": {
+                            "type": "OBJECT",
+                            "properties": {"path": {"type": "STRING"}},
+                        },
+                    }
+                ]
+            }
+        ],
+    }
+    assert body_of(asked()) == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("gemini-3-flash", "models/gemini-3-flash"),
+        ("models/gemini-3-flash", "models/gemini-3-flash"),
+        ("tunedModels/mine", "tunedModels/mine"),
+        ("google/x?key=1#y", "models/google%2Fx%3Fkey%3D1%23y"),
+        ("模型", "models/%E6%A8%A1%E5%9E%8B"),
+    ],
+)
+def test_the_model_is_in_the_path_and_the_key_in_a_header(model: str, path: str) -> None:
+    request = received(asked(model=model))
+    assert request.path == f"/v1/{path}:streamGenerateContent?alt=sse"
+    assert request.headers["x-goog-api-key"] == KEY
+    assert "authorization" not in request.headers
+
+
+def test_the_key_goes_where_the_configuration_says() -> None:
+    bearer = received(HELLO, auth_header=True).headers
+    assert bearer["authorization"] == f"Bearer {KEY}"
+    assert "x-goog-api-key" not in bearer
+    own = received(HELLO, Model("mock", "m", headers={"X-Model": "yes"}), auth_header=False).headers
+    assert not {"authorization", "x-goog-api-key"} & set(own)
+    assert own["x-model"] == "yes"
+
+
+def test_a_query_in_the_base_url_is_kept_beside_ours() -> None:
+    async def main() -> str:
+        async with ModelServer() as server:
+            provider = google.create(google.Settings("mock", f"{server.url}/?tenant=a"))
+            await answer(provider)
+            await provider.close()
+            return server.requests[0].path
+
+    assert asyncio.run(main()) == "/v1/models/m:streamGenerateContent?alt=sse&tenant=a"
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "sent"),
+    [
+        (Model("mock", "gemini-3-flash", reasoning=True), "off", {"thinkingLevel": "minimal"}),
+        (
+            Model("mock", "gemini-3-flash", reasoning=True),
+            "high",
+            {"thinkingLevel": "high", "includeThoughts": True},
+        ),
+        (
+            Model("mock", "gemini-2.5-flash", known=False),
+            "low",
+            {"thinkingBudget": 2048, "includeThoughts": True},
+        ),
+        (Model("mock", "gemini-2.5-flash", reasoning=False), "low", None),
+        (Model("mock", "gemini-2.0-flash", known=False), "high", None),
+        (Model("mock", "mine", reasoning=True), "off", None),
+    ],
+)
+def test_thinking_is_asked_for_where_a_model_thinks(
+    model: Model, thinking: Any, sent: dict[str, Any] | None
+) -> None:
+    body = body_of(asked(model=model.id, thinking=thinking), model)
+    assert body.get("generationConfig", {}).get("thinkingConfig") == sent
+
+
+def test_params_come_last_and_null_takes_a_field_away() -> None:
+    safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
+    params = {
+        "temperature": 0.2,
+        "top_p": 0.9,
+        "max_tokens": 7,
+        "generationConfig": {"seed": 5, "thinkingConfig": None},
+        "safetySettings": safety,
+        "contents": "no",
+        "cacheRetention": "long",
+        "systemInstruction": None,
+    }
+    model = Model("mock", "gemini-3-flash", reasoning=True)
+    body = body_of(asked(model=model.id, system="S", max_tokens=50, params=params), model)
+    assert body == {
+        "generationConfig": {"maxOutputTokens": 7, "temperature": 0.2, "topP": 0.9, "seed": 5},
+        "safetySettings": safety,
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+    }
+
+
+def test_tools_of_the_callers_own_stand_in_for_ours() -> None:
+    search = [{"googleSearch": {}}]
+    assert body_of(asked(tools=(READ,), params={"tools": search}))["tools"] == search
+    assert "tools" not in body_of(asked(tools=(READ,), params={"tools": None}))
+    assert "tools" not in body_of(asked(tools=(READ,)), Model("mock", "m", calls_tools=False))
+
+
+def test_a_large_request_arrives_whole() -> None:
+    text = "🦞 " * 500_000
+    body = body_of(asked(messages=(user(text),)))
+    assert body["contents"][0]["parts"][0]["text"] == text
+
+
+# What comes back
+
+
+def test_usage_and_cost_are_counted() -> None:
+    price = Price(input=1.0, output=2.0, cache_read=0.5)
+    message = message_of(
+        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+    )
+    assert message.origin is not None
+    usage = message.origin.usage
+    assert usage == Usage(400, 100, 600, 0, 40, usage.cost)
+    assert usage.cost == pytest.approx((400 * 1.0 + 100 * 2.0 + 600 * 0.5) / 1e6)
+    assert message.at_ms == FakeClock().now_ms()
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_the_stop_reason_is_kept(reason: Any) -> None:
+    message = message_of(Say("x"), Stop(reason))
+    assert message.origin is not None
+    assert message.origin.stop == reason
+
+
+def test_a_signed_call_and_its_result_go_back_as_they_came() -> None:
+    spec = ToolSpec("my files:read", "Read.", {"properties": {"path": {"type": "string"}}})
+    request = Request("gemini-3-flash", "", (user("go"),), (spec,))
+
+    async def scene(provider: google.Google, server: ModelServer) -> Any:
+        body = body_of(request)
+        wire_name = body["tools"][0]["functionDeclarations"][0]["name"]
+        calls = (Call(wire_name, {"path": "a"}, id="g1"), Call(wire_name, {"path": "b"}))
+        server.script([Think("hm"), CallTools(*calls)], [Say("done")])
+        asking = await answer(provider, request)
+        assert [call.name for call in asking.calls] == ["my files:read"] * 2
+        results = [
+            Message("tool", (ToolReturn(call.id, call.name, (Text(call.args["path"]),)),))
+            for call in reversed(asking.calls)
+        ]
+        await answer(provider, replace(request, messages=(user("go"), asking, *results)))
+        return wire_name, server.requests[-1].body["contents"]
+
+    name, contents = served(scene)
+    assert contents[1:] == [
+        {
+            "role": "model",
+            "parts": [
+                {
+                    "functionCall": {"name": name, "args": {"path": "a"}, "id": "g1"},
+                    "thoughtSignature": SIGNATURE,
+                },
+                {"functionCall": {"name": name, "args": {"path": "b"}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": name, "id": "g1", "response": {"output": "a"}}},
+                {"functionResponse": {"name": name, "response": {"output": "b"}}},
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(piece_bytes=1),
+        Shape(newline=b"\r\n"),
+        Shape(newline=b"\r\n", piece_bytes=3, bom=True),
+        Shape(framing="close"),
+        Shape(content_type="application/json"),
+        Shape(content_type=""),
+    ],
+)
+def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+    message = message_of(*steps, Comments(times=3), shape)
+    assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
+    assert [c.args for c in message.calls] == [{"p": "ü"}]
+
+
+def test_a_cut_after_the_end_takes_nothing_away() -> None:
+    chunk = (
+        b'data: {"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}\n\n'
+    )
+    assert message_of(Raw(chunk), Cut()).text == "hi"
+    assert message_of(Raw(chunk), Hold(), idle_s=0.05).text == "hi"
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    message = message_of()
+    assert message.parts == ()
+    assert message.origin is not None
+    assert message.origin.stop == "stop"
+
+
+def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+    async def scene(provider: google.Google, server: ModelServer) -> None:
+        gate = asyncio.Event()
+        server.script([Say("first"), Gate(gate), Say(" second")])
+        said = []
+        async for piece in provider.stream(HELLO):
+            if isinstance(piece, TextDelta):
+                said.append(piece.text)
+                gate.set()
+        assert said == ["first", " second"]
+
+    served(scene)
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        ([Fail(401)], AuthFailed),
+        ([Fail(403)], AuthFailed),
+        ([Overflow()], ContextOverflow),
+        ([Fail(500)], Overloaded),
+        ([Fail(503)], Overloaded),
+        ([Fail(504)], ProviderTimeout),
+        ([Fail(404)], BadRequest),
+        ([Fail(400)], BadRequest),
+        ([Fail(302, headers={"Location": "http://127.0.0.1:1/"})], BadRequest),
+        ([Fail(500, body=b"\xff\x00<html>")], Overloaded),
+        ([Say("a"), Trouble()], Overloaded),
+        ([Say("a"), Trouble("slow down", "rate_limit_exceeded")], RateLimited),
+        ([Say("a"), Trouble("The input token count exceeds the maximum", "x")], ContextOverflow),
+        ([Say("a"), Stop("filtered")], ContentFiltered),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
+        ([Raw(b"data: [1]\n\n")], StreamBroken),
+        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamBroken),
+        ([Raw(b'data: {"candidates":5}\n\n')], StreamBroken),
+        ([Say("a"), Cut()], StreamBroken),
+        ([Say("a"), Cut("reset")], StreamBroken),
+        ([Say("a"), Cut("half-close")], StreamBroken),
+        ([Say("a"), Shape(end=False)], StreamBroken),
+        ([Shape(end=False, framing="close")], StreamBroken),
+        ([Say("abc"), Shape(cut_at_byte=100)], StreamBroken),
+        ([Shape(cut_at_byte=0)], StreamBroken),
+        ([LongLine(20 * 1024 * 1024)], StreamBroken),
+        ([Say("a"), Shape(content_type="text/html")], BadRequest),
+    ],
+)
+def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+    assert type(error_of(*steps)) is kind
+
+
+def test_a_rate_limit_says_how_long_to_wait() -> None:
+    error = error_of(Fail(429, retry_after="2.5"))
+    assert isinstance(error, RateLimited)
+    assert error.after_s == 2.5
+
+
+def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+    for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
+        error = error_of(*steps, idle_s=0.05)
+        assert type(error) is ProviderTimeout
+
+
+def test_keep_alives_hold_off_the_idle_limit_but_not_the_callers_deadline() -> None:
+    async def scene(provider: google.Google, server: ModelServer) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await answer(provider)
+        await server.requests[0].ended.wait()
+        assert server.requests[0].outcome == "client left"
+
+    served(scene, [Comments(every_s=0.01)], idle_s=0.1)
+
+
+def test_a_line_without_end_costs_bounded_memory() -> None:
+    async def scene(provider: google.Google, server: ModelServer) -> int:
+        await answer(provider)  # everything is imported and connected
+        server.script([LongLine(50 * 1024 * 1024)])
+        tracemalloc.start()
+        with pytest.raises(StreamBroken):
+            await answer(provider)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert served(scene) < 48 * 1024 * 1024
+
+
+@pytest.mark.parametrize("url", ["not a url", "", "http://[::1", "http://127.0.0.1:1/v1beta"])
+def test_a_wrong_address_is_unreachable_and_named(url: str) -> None:
+    with pytest.raises(Unreachable) as caught:
+        asyncio.run(answer(google.create(google.Settings("mock", url, connect_s=5))))
+    assert caught.value.fix
+
+
+def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    error_of(Fail(400, message=f"bad key {KEY}"))
+    message_of(Say("x"), request=asked(messages=(user("a private question"),)))
+    settings = google.Settings("mock", "http://h", KEY)
+    shown = caplog.text + repr(settings) + repr(google.create(settings))
+    for secret in (KEY, "a private question"):
+        assert secret not in shown
+
+
+def test_importing_and_making_a_provider_loads_no_http_library() -> None:
+    code = (
+        "import sys; from homarus.providers import google;"
+        "google.create(google.Settings('x', 'https://api.example/v1beta', 'k'));"
+        "print([m for m in ('httpx2', 'h11', 'anyio', 'pydantic', 'google.genai')"
+        " if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+# Who is asked over this wire
+
+
+def connected(config: dict[str, Any], model: str = "google/gemini-3-flash-preview") -> Provider:
+    made = Config.model_validate({"models": {"providers": config}})
+    env = {"GEMINI_API_KEY": KEY}
+    return connect(made, env, model, Paths.find({}, Path("/nowhere")))[0]
+
+
+def test_google_speaks_its_own_wire_at_its_own_address() -> None:
+    provider = connected({})
+    assert isinstance(provider, google.Google)
+    assert provider._settings.base_url == "https://generativelanguage.googleapis.com/v1beta"
+    assert provider._settings.api_key == KEY
+    assert VENDORS["google"].api == google.API
+    bare = connected({"google": {"baseUrl": "https://generativelanguage.googleapis.com/"}})
+    assert isinstance(bare, google.Google)
+    assert bare._settings.base_url == "https://generativelanguage.googleapis.com/v1beta"
+
+
+def test_googles_openai_address_is_asked_in_openais_dialect() -> None:
+    url = "https://generativelanguage.googleapis.com/v1beta/openai/"
+    assert isinstance(connected({"google": {"baseUrl": url}}), openai.OpenAI)
+    told = {"google": {"baseUrl": url, "api": "google-generative-ai"}}
+    assert isinstance(connected(told), google.Google)
+
+
+def test_any_provider_may_say_that_it_speaks_this_wire() -> None:
+    entry = {"baseUrl": "http://10.0.0.1/v1beta", "api": "google-generative-ai"}
+    provider = connected({"mine": {**entry, "models": [{"id": "x"}]}}, "mine/x")
+    assert isinstance(provider, google.Google)
+    assert provider._settings.base_url == "http://10.0.0.1/v1beta"

@@ -1,0 +1,119 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextOverflow,
+    RateLimited,
+    UserError,
+)
+from homarus.providers.fallback import Fallback
+from homarus.providers.models import Models, Wish
+from homarus.testing.clock import FakeClock
+
+SERVER = {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "m"}]}
+
+
+def make(tmp_path: Path, config: dict[str, Any], **env: str) -> Models:
+    paths = Paths.find({"HOME": str(tmp_path)})
+    return Models(Config.model_validate(config), env, paths, FakeClock(patient=False))
+
+
+def ways(models: Models, wish: Wish) -> list[tuple[str, str]]:
+    async def main() -> list[tuple[str, str]]:
+        provider, model = await models.road(wish)
+        assert isinstance(provider, Fallback)
+        found = [(way.model.ref, way.credential) for way in provider._ways]
+        assert found[0][0] == model.ref
+        return found
+
+    return asyncio.run(main())
+
+
+def configured(primary: str = "a/m", **defaults: Any) -> dict[str, Any]:
+    return {
+        "models": {"providers": dict.fromkeys(("a", "b", "c"), SERVER)},
+        "agents": {"defaults": {"model": {"primary": primary}, **defaults}},
+    }
+
+
+def test_wished_then_fallbacks_then_primary_each_once(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("a/m"))
+    assert ways(models, Wish("main", "b/m", ("c/m", "b/m"))) == [
+        ("b/m", ""),
+        ("c/m", ""),
+        ("a/m", ""),
+    ]
+
+
+def test_every_credential_of_a_model_is_a_way(tmp_path: Path) -> None:
+    config = configured("openai/gpt-5.2")
+    config["models"]["providers"]["openai"] = {"apiKey": "sk-config"}
+    models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
+    assert ways(models, Wish("main")) == [
+        ("openai/gpt-5.2", "config:openai"),
+        ("openai/gpt-5.2", "env:OPENAI_API_KEY"),
+    ]
+
+
+def test_a_resting_credential_waits_until_nothing_else_is_left(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("openai/gpt-5.2"), OPENAI_API_KEY="sk-env")
+
+    async def main() -> None:
+        (candidate,) = models.credentials("main").candidates("openai", model="gpt-5.2")
+        models.credentials("main").mark(candidate, RateLimited("slow", after_s=600))
+
+    asyncio.run(main())
+    assert ways(models, Wish("main", None, ("a/m",))) == [("a/m", "")]
+    assert ways(models, Wish("main")) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
+
+
+def test_a_bad_request_never_rests_a_credential(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("openai/gpt-5.2"), OPENAI_API_KEY="sk-env")
+    credentials = models.credentials("main")
+    (candidate,) = credentials.candidates("openai")
+    for harmless in (BadRequest("x", status=400), ContextOverflow("x"), ContentFiltered("x")):
+        credentials.mark(candidate, harmless)
+    assert not credentials.candidates("openai")[0].rests_until_ms
+    credentials.mark(candidate, AuthFailed("x"))
+    assert credentials.candidates("openai")[0].rests_until_ms
+
+
+def test_the_list_of_models_is_the_list_of_what_is_allowed(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("a/m", models={"b/m": {}}))
+    assert ways(models, Wish("main", "b/m", ("c/m",))) == [("b/m", ""), ("a/m", "")]
+    with pytest.raises(UserError, match="not among the allowed") as refused:
+        ways(models, Wish("main", "c/m"))
+    assert "b/m" in refused.value.fix
+    with pytest.raises(UserError):
+        models.check("c/m")
+
+
+def test_no_key_is_the_users_to_mend(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as missing:
+        ways(make(tmp_path, configured("openai/gpt-5.2")), Wish("main"))
+    assert "OPENAI_API_KEY" in missing.value.fix
+
+
+def test_missing_weights_are_told_unless_they_are_a_fallback(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="demo model"):
+        ways(make(tmp_path, {}), Wish("main", "local/demo"))
+    models = make(tmp_path, configured("a/m"))
+    assert ways(models, Wish("main", None, ("local/demo",))) == [("a/m", "")]
+
+
+def test_a_pinned_credential_is_the_only_one(tmp_path: Path) -> None:
+    config = configured("openai/gpt-5.2")
+    config["models"]["providers"]["openai"] = {"apiKey": "sk-config"}
+    models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
+    pinned = Wish("main", profile="env:OPENAI_API_KEY", locked=True)
+    assert ways(models, pinned) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
+    preferred = Wish("main", profile="env:OPENAI_API_KEY")
+    assert ways(models, preferred)[0] == ("openai/gpt-5.2", "env:OPENAI_API_KEY")

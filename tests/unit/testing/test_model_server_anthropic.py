@@ -1,0 +1,189 @@
+"""The scripted server's Anthropic dialect: the official client understands it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+
+from homarus.testing.model_server import (
+    Answer,
+    Call,
+    CallTools,
+    Cut,
+    Fail,
+    ModelServer,
+    Overflow,
+    Raw,
+    Say,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+from homarus.testing.model_server.anthropic import SIGNATURE
+
+
+def played(
+    scene: Callable[[anthropic.AsyncAnthropic, ModelServer], Awaitable[Any]], *answers: Answer
+) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(60), ModelServer() as server:
+            url = server.url.removesuffix("/v1")
+            async with anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0) as client:
+                server.script(*answers)
+                return await scene(client, server)
+
+    return asyncio.run(main())
+
+
+def asked(*turns: tuple[Any, Any]) -> list[Any]:
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+async def stream(
+    client: anthropic.AsyncAnthropic, messages: list[Any] | None = None
+) -> anthropic.types.Message:
+    async with client.messages.stream(
+        model="m", max_tokens=9, messages=messages or asked(("user", "hi"))
+    ) as events:
+        return await events.get_final_message()
+
+
+def content(message: anthropic.types.Message) -> list[Any]:
+    return [block.model_dump(exclude_none=True) for block in message.content]
+
+
+def test_the_sdk_reads_streamed_text_and_usage() -> None:
+    steps: Answer = [Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
+    message = played(lambda client, _: stream(client), steps)
+    assert content(message) == [{"type": "text", "text": "Héllo 🦞"}]
+    assert (message.model, message.stop_reason) == ("m", "end_turn")
+    usage = message.usage
+    assert (usage.input_tokens, usage.output_tokens) == (15, 3)
+    assert usage.cache_read_input_tokens == 5
+    assert usage.output_tokens_details.thinking_tokens == 1
+
+
+def test_the_sdk_reads_reasoning_text_and_calls_as_blocks_in_their_order() -> None:
+    calls = CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {}))
+    message = played(
+        lambda client, _: stream(client), [Think(["Hm", "m"]), Say("a"), Say("b"), calls]
+    )
+    read, listed = message.content[2:]
+    assert content(message)[:2] == [
+        {"type": "thinking", "thinking": "Hmm", "signature": SIGNATURE},
+        {"type": "text", "text": "ab"},
+    ]
+    assert (read.id, read.name, read.input) == ("c1", "read", {"path": "a" * 30})
+    assert (listed.name, listed.input) == ("ls", {})
+    assert message.stop_reason == "tool_use"
+
+
+def test_the_sdk_sees_every_event_in_the_order_of_the_real_service() -> None:
+    async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> list[str]:
+        events = await client.messages.create(
+            model="m", max_tokens=9, messages=asked(("user", "hi")), stream=True
+        )
+        return [event.type async for event in events]
+
+    assert played(scene, [Think("a"), Say(["b", "c"])]) == [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
+
+
+def test_the_sdk_reads_an_answer_in_one_piece_and_a_count() -> None:
+    async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> Any:
+        messages = asked(("user", "hi"))
+        counted = await client.messages.count_tokens(model="m", messages=messages)
+        assert counted.input_tokens > 0
+        return await client.messages.create(model="m", max_tokens=9, messages=messages)
+
+    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+    assert [block.type for block in whole.content] == ["thinking", "text", "tool_use"]
+    assert whole.content[2].input == {"p": 1}
+    assert whole.stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [("stop", "end_turn"), ("length", "max_tokens"), ("filtered", "refusal")],
+)
+def test_the_sdk_reads_how_it_ended(reason: Any, stop: str) -> None:
+    assert played(lambda client, _: stream(client), [Say("a"), Stop(reason)]).stop_reason == stop
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "kind"),
+    [
+        (Fail(400), anthropic.BadRequestError, "invalid_request_error"),
+        (Fail(401), anthropic.AuthenticationError, "authentication_error"),
+        (Fail(403), anthropic.PermissionDeniedError, "permission_error"),
+        (Fail(404), anthropic.NotFoundError, "not_found_error"),
+        (Fail(413), anthropic.APIStatusError, "request_too_large"),
+        (Fail(429, retry_after="3"), anthropic.RateLimitError, "rate_limit_error"),
+        (Fail(500), anthropic.InternalServerError, "api_error"),
+        (Fail(529), anthropic.APIStatusError, "overloaded_error"),
+        (Overflow(), anthropic.BadRequestError, "invalid_request_error"),
+    ],
+)
+def test_the_sdk_raises_the_right_error(
+    step: Any, error: type[anthropic.APIStatusError], kind: str
+) -> None:
+    async def scene(client: anthropic.AsyncAnthropic, _: ModelServer) -> anthropic.APIStatusError:
+        with pytest.raises(error) as caught:
+            await stream(client)
+        return caught.value
+
+    raised = played(scene, [step])
+    assert raised.status_code == getattr(step, "status", 400)
+    assert raised.type == kind
+    assert raised.api_message
+    assert raised.response.headers.get("retry-after", "") == getattr(step, "retry_after", "")
+
+
+@pytest.mark.parametrize(
+    ("steps", "error"),
+    [
+        ([Say("a"), Trouble("Overloaded", "overloaded_error")], anthropic.APIStatusError),
+        ([Say("a"), Cut()], httpx2.RemoteProtocolError),
+        ([Say("a"), Cut("half-close")], httpx2.RemoteProtocolError),
+        ([Say("a"), Cut("reset")], httpx2.ReadError),
+        ([Say("a"), Raw(b"event: message_delta\ndata: {oops\n\n")], json.JSONDecodeError),
+    ],
+)
+def test_the_sdk_notices_what_breaks_midway(steps: Answer, error: type[Exception]) -> None:
+    async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> None:
+        with pytest.raises(error):
+            await stream(client)
+
+    played(scene, steps)
+
+
+def test_markers_steer_it_through_a_tool_call() -> None:
+    async def scene(client: anthropic.AsyncAnthropic, server: ModelServer) -> Any:
+        turns = asked(("user", 'T#7 MOCK:tool:read:{"p":1}§ MOCK:next MOCK:say:done§'))
+        first = await stream(client, turns)
+        call = first.content[0]
+        assert isinstance(call, anthropic.types.ToolUseBlock)
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "42"}
+        turns += asked(("assistant", content(first)), ("user", [result]))
+        second = await stream(client, turns)
+        return content(second), [request.stats for request in server.requests]
+
+    blocks, stats = played(scene)
+    assert blocks == [{"type": "text", "text": "done"}]
+    assert [(row["tag"], row["after_tool"]) for row in stats] == [("7", False), ("7", True)]

@@ -1,0 +1,179 @@
+"""The scripted server's Responses dialect: the official client understands it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+
+from homarus.testing.model_server import (
+    Answer,
+    Call,
+    CallTools,
+    Cut,
+    Fail,
+    ModelServer,
+    Overflow,
+    Raw,
+    Say,
+    Shape,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+
+
+def played(
+    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: Answer
+) -> Any:
+    async def main() -> Any:
+        async with (
+            asyncio.timeout(60),
+            ModelServer() as server,
+            openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
+        ):
+            server.script(*answers)
+            return await scene(client, server)
+
+    return asyncio.run(main())
+
+
+async def stream(client: openai.AsyncOpenAI, given: Any = "hi") -> list[ResponseStreamEvent]:
+    events = await client.responses.create(
+        model="m", input=given, stream=True, include=["reasoning.encrypted_content"]
+    )
+    return [event async for event in events]
+
+
+def streamed(*steps: Any) -> list[Any]:
+    events: list[Any] = played(lambda client, _: stream(client), list(steps))
+    return events
+
+
+STEPS = (
+    Think(["Let me ", "see."]),
+    Say(["Hé", "llo ", "🦞"]),
+    CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {"all": True})),
+    Tokens(20, 3, 5, 1),
+)
+
+
+def test_the_sdk_reads_reasoning_text_calls_and_usage() -> None:
+    events = streamed(*STEPS)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    text = [e.delta for e in events if e.type == "response.output_text.delta"]
+    assert text == ["Hé", "llo ", "🦞"]
+    thought = [e.delta for e in events if e.type == "response.reasoning_summary_text.delta"]
+    assert thought == ["Let me ", "see."]
+    final: Response = events[-1].response
+    assert final.status == "completed"
+    assert final.output_text == "Héllo 🦞"
+    reasoning, _, *calls = final.output
+    assert reasoning.type == "reasoning"
+    assert reasoning.encrypted_content
+    assert [json.loads(c.arguments) for c in calls if c.type == "function_call"] == [
+        {"path": "a" * 30},
+        {"all": True},
+    ]
+    assert final.usage is not None
+    assert (final.usage.input_tokens, final.usage.output_tokens) == (20, 3)
+    assert final.usage.input_tokens_details.cached_tokens == 5
+    assert final.usage.output_tokens_details.reasoning_tokens == 1
+
+
+def test_the_pieces_add_up_to_what_the_items_and_the_end_say() -> None:
+    events = streamed(*STEPS)
+    pieces: dict[int, str] = {}
+    done: dict[int, Any] = {}
+    order = []
+    for event in events:
+        if event.type.endswith(".delta"):
+            pieces[event.output_index] = pieces.get(event.output_index, "") + event.delta
+            order.append(event.output_index)
+        elif event.type == "response.output_item.done":
+            done[event.output_index] = event.item
+    assert [done[index] for index in sorted(done)] == events[-1].response.output
+    told = [done[0].summary[0].text, done[1].content[0].text]
+    told += [done[2].arguments, done[3].arguments]
+    assert [pieces[index] for index in sorted(pieces)] == told
+    assert order[-5:-1] == [3, 2, 3, 2] or order[5:9] == [2, 3, 2, 3], "calls come in turns"
+
+
+def test_the_sdks_own_gathering_of_a_stream_gives_the_same() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+        async with client.responses.stream(model="m", input="hi") as events:
+            return await events.get_final_response()
+
+    assert played(scene, STEPS).output_text == "Héllo 🦞"
+
+
+def test_the_sdk_reads_an_answer_in_one_piece() -> None:
+    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+        return await client.responses.create(model="m", input="hi")
+
+    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+    assert whole.output_text == "ab"
+    assert json.loads(whole.output[-1].arguments) == {"p": 1}
+    assert whole.usage.total_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("length", "max_output_tokens"), ("filtered", "content_filter")]
+)
+def test_an_answer_that_is_cut_says_why(reason: Any, told: str) -> None:
+    last = streamed(Say("a"), Stop(reason))[-1]
+    assert last.type == "response.incomplete"
+    assert last.response.incomplete_details.reason == told
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (Fail(400), openai.BadRequestError),
+        (Fail(401), openai.AuthenticationError),
+        (Fail(429, retry_after="3"), openai.RateLimitError),
+        (Fail(500), openai.InternalServerError),
+        (Overflow(), openai.BadRequestError),
+    ],
+)
+def test_the_sdk_raises_the_right_error(step: Any, error: type[openai.APIStatusError]) -> None:
+    with pytest.raises(error):
+        streamed(step)
+
+
+def test_trouble_midway_is_an_event_of_its_own() -> None:
+    trouble = next(event for event in streamed(Say("a"), Trouble()) if event.type == "error")
+    assert trouble.code == "server_error"
+
+
+@pytest.mark.parametrize("steps", [[Say("a"), Cut()], [Raw(b"data: {oops\n\n")]])
+def test_what_breaks_a_stream_breaks_the_sdks_too(steps: Answer) -> None:
+    with pytest.raises((openai.APIConnectionError, json.JSONDecodeError)):
+        streamed(*steps)
+
+
+def test_bytes_in_any_shape_are_understood() -> None:
+    assert streamed(*STEPS, Shape(piece_bytes=1, newline=b"\r\n"))[-1].type == "response.completed"
+
+
+def test_markers_are_found_in_items_and_calls_of_one_turn_count_once() -> None:
+    question = {
+        "role": "user",
+        "content": "T#x MOCK:tool:ls:{}§MOCK:tool:ls:{}§ MOCK:next MOCK:echo",
+    }
+
+    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> Any:
+        first = (await stream(client, [question]))[-1].response.output  # type: ignore[union-attr]  # the last event is the whole response
+        given: list[Any] = [question, *(item.model_dump() for item in first)]
+        for item in first:
+            given.append({"type": "function_call_output", "call_id": item.call_id, "output": "x"})
+        again = await stream(client, given)
+        return len(first), again[-1].response.output_text, server.requests[1].stats  # type: ignore[union-attr]  # as above
+
+    calls, text, stats = played(scene)
+    assert (calls, text) == (2, "T#x")
+    assert (stats["tag"], stats["after_tool"]) == ("x", True)
