@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,6 +158,24 @@ def test_entries_keep_their_order_and_are_numbered_from_one(run: Run) -> None:
     run(body)
 
 
+def test_a_part_of_a_transcript_is_read_from_either_end(run: Run) -> None:
+    async def body(store: Store) -> None:
+        await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(500)))
+
+        async def seqs(**asked: Any) -> list[int]:
+            return [one.seq for one in await store.entries("s1", **asked)]
+
+        assert await seqs(limit=3) == [1, 2, 3]
+        assert await seqs(limit=3, after=498) == [499, 500]
+        assert await seqs(limit=3, newest=True) == [498, 499, 500]
+        assert await seqs(limit=3, after=499, newest=True) == [500]
+        assert await seqs(limit=9_999, newest=True) == list(range(1, 501))
+        assert await seqs(limit=0) == []
+        assert list(await store.entries("s2", limit=3, newest=True)) == []
+
+    run(body)
+
+
 def test_a_long_transcript_is_read_whole(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(1500)))
@@ -289,6 +309,32 @@ def test_sessions_are_listed_newest_first(run: Run) -> None:
         assert keys == ["agent:main:c", "agent:ops:b", "agent:main:a"]
         assert [found.key for found in await store.sessions(agent="main", limit=1)] == keys[:1]
         assert [found.key for found in await store.sessions(since_ms=11)] == keys[:2]
+
+    run(body)
+
+
+def test_sessions_are_found_by_what_they_say_of_themselves(run: Run) -> None:
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.put_session(record("agent:main:a", 10, label="Tax % return", spawnedBy="x"))
+            unit.put_session(replace(record("agent:main:b", 11, subject="garden"), session_id="s2"))
+            unit.put_session(record("agent:ops:c", 12, label=7, spawnedBy="x"))
+
+        async def keys(**asked: Any) -> list[str]:
+            return [found.key for found in await store.sessions(**asked)]
+
+        assert await keys(session_id="s2") == ["agent:main:b"]
+        assert await keys(search="TAX %") == ["agent:main:a"]
+        assert await keys(search="GARD") == ["agent:main:b"]
+        assert await keys(search="ops:c") == ["agent:ops:c"]
+        assert await keys(search="S2") == ["agent:main:b"]
+        assert await keys(search="' OR 1=1 --") == []
+        assert await keys(where={"spawnedBy": "x"}) == ["agent:ops:c", "agent:main:a"]
+        assert await keys(where={"spawnedBy": "x"}, limit=1) == ["agent:ops:c"]
+        assert await keys(where={"label": "Tax % return"}, agent="ops") == []
+        assert await store.count_sessions() == 3
+        assert await store.count_sessions(agent="main") == 2
+        assert await store.count_sessions(agent="nobody") == 0
 
     run(body)
 

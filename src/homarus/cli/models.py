@@ -119,6 +119,16 @@ def set_(model: str, *, as_json: bool) -> None:
 
 
 @command.command()
+@click.argument("provider")
+@as_json
+def refresh(provider: str, *, as_json: bool) -> None:
+    """Ask a provider which models it has, how much they hold and cost."""
+    count = asyncio.run(_refresh(provider))
+    told = {"ok": True, "provider": provider, "models": count}
+    click.echo(json.dumps(told) if as_json else f"{provider} told of {count} models.")
+
+
+@command.command()
 @click.argument("name")
 @click.option("--if-needed", is_flag=True, help="Only if it is to answer and is not there.")
 def pull(name: str, *, if_needed: bool) -> None:
@@ -142,6 +152,19 @@ def pull(name: str, *, if_needed: bool) -> None:
         click.echo(f"The demo model is there already: {shown}")
     if importlib.util.find_spec("xllamacpp") is None:
         click.echo("It runs once xllamacpp is there: pip install 'homarus[local]'", err=True)
+
+
+async def _refresh(provider: str) -> int:
+    from homarus.core.clock import SystemClock
+    from homarus.providers.models import Models
+
+    paths = Paths.find(os.environ)
+    loaded = load(paths, os.environ)
+    models = Models(loaded.config, loaded.env, paths, SystemClock())
+    try:
+        return await models.refresh(provider)
+    finally:
+        await models.close()
 
 
 async def _choose(loaded: Loaded, paths: Paths) -> "Choice":

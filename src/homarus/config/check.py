@@ -30,7 +30,7 @@ _EXPECTED = {
     "model_type": "an object",
     "string_too_short": "text that is not empty",
 }
-_BOUNDS = {"greater_than": ("above", "gt")}
+_BOUNDS = {"greater_than": ("above", "gt"), "less_than": ("below", "lt")}
 
 
 @dataclass(frozen=True, slots=True)

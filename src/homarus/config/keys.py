@@ -15,7 +15,7 @@ from homarus.core.text import nearest
 
 ANY_KEY, ENTRY = "<key>", "[]"
 # Ours beside the original's: a heartbeat can be switched off as well as slowed to never; a key
-# can be kept elsewhere; a login can be told whom to ask.
+# can be kept elsewhere; a login can be told whom to ask; a gateway can be told its address.
 _ADDED = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -33,6 +33,9 @@ _ADDED = (
     "auth.clients.<key>.deviceUrl: string",
     "auth.clients.<key>.redirectUrl: string",
     "auth.clients.<key>.scopes: [string]",
+    "gateway.customBindHost: string",
+    "gateway.http.endpoints.metrics: object strict",
+    "gateway.http.endpoints.metrics.enabled: boolean",
 )
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
 _ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')

@@ -252,6 +252,69 @@ class Logging(Section):
     redact_sensitive: Literal["off", "tools"] = "tools"
 
 
+class RateLimit(Section):
+    """How often a client may fail to show who it is, and how long it waits then."""
+
+    max_attempts: Count = 10
+    window_ms: Count = 60_000
+    lockout_ms: Count = 300_000
+    exempt_loopback: bool = True
+
+
+class GatewayAuth(Section):
+    """What a client must know to come in. Without a mode, what is set decides."""
+
+    mode: Literal["none", "token", "password", "trusted-proxy"] | None = None
+    token: str | None = Field(None, repr=False)
+    password: str | None = Field(None, repr=False)
+    rate_limit: RateLimit = RateLimit.model_construct()
+
+
+class ControlUi(Section):
+    """The page for browsers."""
+
+    enabled: bool = True
+    allowed_origins: Texts = ()
+
+
+class Reload(Section):
+    """What a changed config does to a running gateway."""
+
+    mode: Literal["off", "restart", "hot", "hybrid"] = "hybrid"
+    debounce_ms: Annotated[int, Field(ge=0)] = 300
+
+
+class Endpoint(Section):
+    """One HTTP address that is there only when asked for."""
+
+    enabled: bool = False
+
+
+class Endpoints(Section):
+    """HTTP addresses beside the page and `/health`."""
+
+    metrics: Endpoint = Endpoint.model_construct()
+
+
+class Http(Section):
+    """What is served over plain HTTP."""
+
+    endpoints: Endpoints = Endpoints.model_construct()
+
+
+class Gateway(Section):
+    """The process that serves clients: where it listens, and whom it lets in."""
+
+    port: Annotated[int, Field(gt=0, lt=65_536)] | None = None
+    bind: Literal["loopback", "lan", "auto", "custom", "tailnet"] = "loopback"
+    custom_bind_host: Text | None = None
+    auth: GatewayAuth = GatewayAuth.model_construct()
+    control_ui: ControlUi = ControlUi.model_construct()
+    trusted_proxies: Texts = ()
+    reload: Reload = Reload.model_construct()
+    http: Http = Http.model_construct()
+
+
 class Env(Section):
     """Variables for what the process's own environment lacks: in `vars`, or beside it."""
 
@@ -282,3 +345,4 @@ class Config(Section):
     models: Models = Models.model_construct()
     tools: Tools = Tools.model_construct()
     session: Session = Session.model_construct()
+    gateway: Gateway = Gateway.model_construct()

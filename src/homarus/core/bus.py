@@ -31,6 +31,11 @@ class Subscription:
         self._events.append(event)
         self._news.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many events lie here unread: a reader may take those together."""
+        return len(self._events)
+
     def close(self) -> None:
         """End the iteration once what is queued has been read."""
         self._closed = True

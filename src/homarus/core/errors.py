@@ -274,10 +274,18 @@ class ProtocolError(HomarusError):
     wire: ClassVar[str] = "UNAVAILABLE"
 
     def __init__(
-        self, message: str, *, details: Mapping[str, object] | None = None, fix: str = ""
+        self,
+        message: str,
+        *,
+        details: Mapping[str, object] | None = None,
+        fix: str = "",
+        close_code: int = 0,
+        retry_after_ms: int = 0,
     ) -> None:
         super().__init__(message, fix=fix)
         self.details = details
+        self.close_code = close_code  # what the connection is closed with; 0: it stays open
+        self.retry_after_ms = retry_after_ms
 
 
 class InvalidRequest(ProtocolError):

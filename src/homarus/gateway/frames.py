@@ -5,6 +5,7 @@ InvalidRequest, and no input makes it fail in any other way.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -21,6 +22,7 @@ TICK_S = 30.0
 HANDSHAKE_S = 10.0
 MAX_ID_CHARS = 256
 MAX_METHOD_CHARS = 128
+MAX_DEPTH = 64  # of values inside one another, the frame itself included
 
 
 class Request(BaseModel):
@@ -40,9 +42,28 @@ _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 def read_request(text: str | bytes) -> Request:
     """A frame from outside."""
     try:
-        return _REQUEST.validate_json(text)
+        request = _REQUEST.validate_json(text)
     except ValidationError as exc:
         raise InvalidRequest(f"invalid request frame: {first_error(exc)}") from None
+    _check_values(request.params)
+    return request
+
+
+def _check_values(params: Json) -> None:
+    """Refuse what is nested too deeply to walk, and numbers that no JSON can say again."""
+    level, depth = [params], 1
+    while level:
+        depth += 1
+        if any(isinstance(value, float) and not math.isfinite(value) for value in level):
+            raise InvalidRequest("invalid request frame: at params: a number is not finite")
+        inside = [value for value in level if isinstance(value, dict | list)]
+        if inside and depth > MAX_DEPTH:
+            raise InvalidRequest(f"invalid request frame: at params: deeper than {MAX_DEPTH}")
+        level = [
+            below
+            for value in inside
+            for below in (value.values() if isinstance(value, dict) else value)
+        ]
 
 
 def request_id(text: str | bytes) -> str:
@@ -82,6 +103,8 @@ def failure(request_id: str, error: HomarusError, payload: Json = None) -> str:
         shown["code"] = error.wire
         if error.details is not None:
             shown["details"] = dict(error.details)
+        if error.retry_after_ms:
+            shown |= {"retryable": True, "retryAfterMs": error.retry_after_ms}
     frame: dict[str, Json] = {"type": "res", "id": request_id, "ok": False}
     if payload is not None:
         frame["payload"] = payload

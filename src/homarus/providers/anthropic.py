@@ -17,6 +17,7 @@ from homarus.core.errors import ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
 from homarus.providers.anthropic_reply import Reply
 from homarus.providers.anthropic_request import (
+    API,
     Turn,
     Turns,
     called_names,
@@ -42,7 +43,6 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Anthropic", "Settings", "create"]
 
-API = "anthropic-messages"
 VERSION = "2023-06-01"
 OAUTH_BETA = "oauth-2025-04-20"
 OAUTH_KEY = "sk-ant-oat"  # how a token of a subscription begins; a key begins otherwise
@@ -176,14 +176,11 @@ class _Wire:
         if _budget(fields) and not opens_with_thought(turns):
             del fields["thinking"]  # it would be refused in the middle of others' work
         marker = self._marker(request.params)
-        pieces = [encode(fields)[:-1], b',"messages":[', _joined(turns, marker), b"]"]
+        tools, names = self._offer(request, fields, turns, marker)
+        pieces = [encode(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
         if request.system.strip():
             system = encode({"type": "text", "text": request.system})
             pieces += [b',"system":[', marked(system, marker) if marker else system, b"]"]
-        names: Mapping[str, str] = {}
-        if "tools" not in fields:
-            tools, names = self._tool_list(request, marker, turns)
-            pieces.append(tools)
         return _Asked(b"".join((*pieces, b"}")), self._betas(fields), names)
 
     def _fields(self, request: Request) -> dict[str, Json]:
@@ -206,7 +203,7 @@ class _Wire:
 
     def _max_tokens(self, wanted: Json) -> int:
         most = self._model.max_tokens
-        if not isinstance(wanted, int | float) or wanted < 1:
+        if not isinstance(wanted, int | float) or not 1 <= wanted < 1e9:
             return most
         return min(int(wanted), most) if self._model.known else int(wanted)
 
@@ -223,18 +220,23 @@ class _Wire:
             return (BINDING_BETA,)
         return (INTERLEAVED_BETA,) if _budget(fields) and self._claude.version >= (4, 0) else ()
 
-    def _tool_list(
-        self, request: Request, marker: bytes, turns: Sequence[Turn]
+    def _offer(
+        self, request: Request, fields: dict[str, Json], turns: Sequence[Turn], marker: bytes
     ) -> tuple[bytes, Mapping[str, str]]:
-        if not request.tools or not self._model.calls_tools:
-            gone = called_names(turns)
-            choice = b',"tool_choice":{"type":"none"}' if gone else b""
-            return (b',"tools":' + gone_tools(gone) + choice if gone else b""), {}
-        if (request.tools, marker) != self._tools[:2]:
-            named = wire_names(request.tools)
-            ours = {wire: spec.name for wire, spec in named.items()}
-            self._tools = (request.tools, marker, tool_list(named, marker), ours)
-        return b',"tools":' + self._tools[2], self._tools[3]
+        """The tools as a field of the request, and our names of them."""
+        if "tools" in fields:
+            return b"", {}
+        if request.tools and self._model.calls_tools:
+            if (request.tools, marker) != self._tools[:2]:
+                named = wire_names(request.tools)
+                ours = {wire: spec.name for wire, spec in named.items()}
+                self._tools = (request.tools, marker, tool_list(named, marker), ours)
+            return b',"tools":' + self._tools[2], self._tools[3]
+        fields.pop("tool_choice", None)
+        if gone := called_names(turns):
+            fields["tool_choice"] = {"type": "none"}
+            return b',"tools":' + gone_tools(gone), {}
+        return b"", {}
 
 
 def _joined(turns: Sequence[Turn], marker: bytes) -> bytes:

@@ -20,9 +20,11 @@ from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN, encode
 from homarus.providers.rendered import Rendered
 
+API = "anthropic-messages"
 BEGINNING = "[The beginning of this conversation is not shown.]"
 GO_ON = "Go on."
 UNREADABLE = "[A file was left out: its kind cannot be sent to this model.]"
+SHOWN = "[A picture was shown here.]"
 GONE = "Not available any more."
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -141,6 +143,8 @@ class Turns:
                     continue
                 case Text(text) if text.strip():
                     made = _text(text)
+                case Image():
+                    made = _text(SHOWN)  # a model may show one, but not be shown its own
                 case ToolCall() if wire_id(part.id) not in calls:
                     made = calls[wire_id(part.id)] = _asked_for(part)
                 case _:
@@ -154,7 +158,7 @@ class Turns:
         origin = message.origin
         if origin is None or origin.stop in _NEVER_REPLAYED:
             return False
-        if (origin.provider, origin.model) != (self._provider, self._model):
+        if (origin.api, origin.provider, origin.model) != (API, self._provider, self._model):
             return False
         thoughts = [part for part in message.parts if isinstance(part, Thinking)]
         return self._unsigned or all(part.signature for part in thoughts)

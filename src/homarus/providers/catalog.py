@@ -283,7 +283,11 @@ def _guess(provider: str, model_id: str) -> Model:
         )
     vendor = VENDORS.get(provider)
     window = OWN_SERVER_WINDOW if vendor and vendor.is_own_server else UNKNOWN_WINDOW
-    return Model(provider, model_id, window=window, known=False)
+    note = (
+        f"how much {model_id} holds is not known; {window:,} tokens are assumed. `homarus models"
+        f" refresh {provider}` asks, or set contextWindow in models.providers.{provider}."
+    )
+    return Model(provider, model_id, window=window, known=False, note=note)
 
 
 def _configured(model: Model, entry: "ProviderModel") -> Model:

@@ -24,6 +24,7 @@ from homarus.core.errors import (
     ProviderTimeout,
     RateLimited,
     StreamBroken,
+    ThinkingRefused,
     Unreachable,
 )
 from homarus.core.message import Json
@@ -239,6 +240,12 @@ _INVALID = re.compile(
     r"|image_parse|image_too_small|empty_image|download_image|residency"
 )
 _TIMEOUT = re.compile(r"\btimed? ?out\b|timeout")
+_THINKING = re.compile(
+    r"\b(thinking|reasoning|effort)\b.{0,60}\b(not support|unsupported|must be one of|not enabled)"
+    r"|reasoning_effort.{0,60}(not support|unsupported|must be one of)"
+    r"|(not support|unsupported|unrecognized)\w*\b.{0,60}(thinking|reasoning|effort)"
+    r"|only works in thinking mode"
+)
 
 
 def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
@@ -257,8 +264,10 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
     if "deadline_exceeded" in problem.codes:
         return ProviderTimeout
     if problem.status >= 400:
-        return _by_status(problem.status, text)
-    return _by_words(problem.codes, text, midway=midway)
+        left = _by_status(problem.status, text)
+    else:
+        left = _by_words(problem.codes, text, midway=midway)
+    return ThinkingRefused if left is BadRequest and _THINKING.search(text) else left
 
 
 def _by_status(status: int, text: str) -> type[ProviderError]:
@@ -308,6 +317,7 @@ _WHAT: dict[type[ProviderError], str] = {
     ImageTooLarge: "a picture is too large",
     ContentFiltered: "the service refused the content",
     BadRequest: "the request was not accepted",
+    ThinkingRefused: "the model does not think like that",
 }
 _FIX: dict[type[ProviderError], str] = {
     AuthFailed: "check the API key of provider {provider!r}",
@@ -319,4 +329,5 @@ _FIX: dict[type[ProviderError], str] = {
     ImageTooLarge: "send a smaller picture",
     ContentFiltered: "say it differently, or use another model",
     BadRequest: "check the model's name and its params and compat settings",
+    ThinkingRefused: "choose another level with /think, or use another model",
 }

@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING
 
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
-from homarus.core.errors import ProviderError, UserError
+from homarus.core.errors import ProviderError, UnknownName, UserError
+from homarus.core.text import nearest
 from homarus.providers.base import Provider
 from homarus.providers.catalog import LOCAL, Model, lookup
 from homarus.providers.choose import Choice, choose
-from homarus.providers.connect import api_of, check, needs_key, open_local, open_remote, resolve
+from homarus.providers.connect import (
+    api_of,
+    check,
+    needs_key,
+    open_local,
+    open_remote,
+    provider_names,
+    resolve,
+)
 from homarus.providers.credentials import Candidate, Credentials, open_credentials
 from homarus.providers.fallback import Fallback, Patience, Way
+from homarus.providers.learned import Learned, ask
 from homarus.providers.limiter import Limiter
 
 if TYPE_CHECKING:
@@ -56,6 +66,7 @@ class Models:
         self._credentials: dict[str, Credentials] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
         self._open: dict[tuple[str, str, str], Provider] = {}
+        self.learned = Learned(paths.models_cache / "lists")
 
     async def choice(self) -> Choice:
         """What this machine offers when nothing names a model."""
@@ -86,6 +97,19 @@ class Models:
             )
         return self._credentials[agent]
 
+    async def refresh(self, provider: str) -> int:
+        """Ask a service for its models and keep the list; how many there are."""
+        if provider not in provider_names(self._config) or provider == LOCAL:
+            raise UnknownName("provider", provider, nearest(provider, provider_names(self._config)))
+        candidates = self.credentials("main").candidates(provider)
+        if not candidates and needs_key(self._config, provider):
+            missing = self.credentials("main").none_for(provider)
+            raise UserError(missing.message, fix=missing.fix)
+        key = await candidates[0].secret() if candidates else ""
+        told = await ask(self._config, provider, key)
+        self.learned.keep(provider, told)
+        return len(told)
+
     async def close(self) -> None:
         """Hang up, and write what was learnt about the credentials."""
         for provider in self._open.values():
@@ -102,7 +126,7 @@ class Models:
             found = resolve(self._config, other) if other else None
             if found and (other == defaults.primary or self._allowed(found)):
                 check(self._config, found)
-                model = lookup(self._config, found)
+                model = self.learned.complete(lookup(self._config, found))
                 models.setdefault(model.ref, model)
         return list(models.values())
 
@@ -114,7 +138,7 @@ class Models:
                 f"{ref} is not among the allowed models",
                 fix=f"add it to agents.defaults.models, or use one of {allowed}",
             )
-        return lookup(self._config, ref)
+        return self.learned.complete(lookup(self._config, ref))
 
     def _allowed(self, ref: "ModelRef") -> bool:
         """`agents.defaults.models`, when it lists any, is the list of what may be used."""

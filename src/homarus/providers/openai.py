@@ -5,7 +5,6 @@ known of each model (price, whether it sees and thinks, its quirks); a model tha
 them is asked plainly.
 """
 
-import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 
@@ -14,7 +13,7 @@ from homarus.core.errors import ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
-from homarus.providers.chat_reply import Malformed, Reply
+from homarus.providers.chat_reply import Malformed, Reply, object_of
 from homarus.providers.chat_request import Turns, encode, tool_list
 from homarus.providers.compat import Compat, compat_of
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
@@ -161,12 +160,7 @@ class _Wire:
 
 
 def _chunk(data: str, subject: Subject) -> Mapping[str, Json]:
-    try:
-        chunk = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise Malformed(f"{exc} in {data[:80]!r}") from exc
-    if not isinstance(chunk, dict):
-        raise Malformed(f"{data[:80]!r} is not an object")
+    chunk = object_of(data)
     if chunk.get("error") or chunk.get("object") == "error":
         raise error_of(subject, problem_in(chunk), midway=True)
     return chunk

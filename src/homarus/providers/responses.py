@@ -5,7 +5,6 @@ reasoning as it came, encrypted. `create` makes the Provider; `models` tells wha
 model, and one that is not among them is asked plainly.
 """
 
-import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 
@@ -14,7 +13,7 @@ from homarus.core.errors import ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
-from homarus.providers.chat_reply import Malformed
+from homarus.providers.chat_reply import Malformed, object_of
 from homarus.providers.chat_request import encode
 from homarus.providers.compat import Compat, compat_of
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
@@ -144,12 +143,7 @@ class _Wire:
 
 
 def _event(data: str, subject: Subject) -> Mapping[str, Json]:
-    try:
-        event = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise Malformed(f"{exc} in {data[:80]!r}") from exc
-    if not isinstance(event, dict):
-        raise Malformed(f"{data[:80]!r} is not an object")
+    event = object_of(data)
     if event.get("type") == "error" or event.get("error"):
         raise error_of(subject, problem_in(event), midway=True)
     return event

@@ -13,10 +13,11 @@ import os
 import re
 import signal
 import stat
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from homarus.config.paths import expand
 from homarus.core.errors import AuthFailed
@@ -139,25 +140,23 @@ def _read(path: Path) -> str:
 
 
 async def _run(source: Source, env: Mapping[str, str]) -> str:
-    """What a command prints first. However this ends, the command and its children have ended."""
+    """What a command prints. However this ends, the command and its children have ended."""
     name = one_line(source.command[0])
+    read_fd, write_fd = os.pipe()
+    pipe = os.fdopen(read_fd, "rb", buffering=0)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *source.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(env),
-            start_new_session=True,
-        )
+        process = _start(source.command, env, write_fd)
     except (OSError, ValueError) as exc:
+        pipe.close()
         why = getattr(exc, "strerror", None) or "that is no command"
         fix = "check apiKeyFrom.command"
         raise AuthFailed(f"the command {name} could not be started: {why}", fix=fix) from exc
+    finally:
+        os.close(write_fd)
     try:
         async with asyncio.timeout(source.timeout_s):
-            said = await _output(process)
-            status = await process.wait()
+            said = await _output(pipe)
+            status = await asyncio.to_thread(process.wait)
     except TimeoutError as exc:
         raise AuthFailed(
             f"the command {name} gave no key within {source.timeout_s:g} s", fix=_FIXES["exec"]
@@ -165,15 +164,35 @@ async def _run(source: Source, env: Mapping[str, str]) -> str:
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        process.wait()
     if status != 0:
         raise AuthFailed(f"the command {name} ended with status {status}", fix=_FIXES["exec"])
     return said.decode("utf-8", "replace")
 
 
-async def _output(process: asyncio.subprocess.Process) -> bytes:
+def _start(
+    command: tuple[str, ...], env: Mapping[str, str], stdout: int
+) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - the words of the user's own configuration
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        env=dict(env),
+        start_new_session=True,
+    )
+
+
+async def _output(pipe: BinaryIO) -> bytes:
+    """The beginning of what is written to a pipe, until nobody can write any more."""
+    reader = asyncio.StreamReader(limit=MAX_SECRET_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
     said = b""
-    pipe = process.stdout
-    while pipe and len(said) <= MAX_SECRET_BYTES and (more := await pipe.read(MAX_SECRET_BYTES)):
-        said += more
-    return said[:MAX_SECRET_BYTES]
+    try:
+        while more := await reader.read(MAX_SECRET_BYTES):
+            said = (said + more)[:MAX_SECRET_BYTES]
+    finally:
+        transport.close()
+    return said

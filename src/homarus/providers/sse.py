@@ -11,13 +11,13 @@ _BOM = b"\xef\xbb\xbf"
 _IN_JSON = (b" ", b"\t", b"}", b"]", b'"')
 
 
-def _is_one_event(piece: bytes) -> bool:
-    return (
-        piece.startswith(b"data: ")
-        and piece.find(b"\n") == len(piece) - 2
-        and piece.endswith(b"\n\n")
-        and b"\r" not in piece
-    )
+def _one_event(piece: bytes) -> int:
+    """Where the data begins, if the piece is one event of one data line; else -1."""
+    start = piece.find(b"\n") + 1 if piece.startswith(b"event: ") else 0
+    last = len(piece) - 2
+    if piece.startswith(b"data: ", start) and piece.find(b"\n", start) == last:
+        return start + 6 if piece.endswith(b"\n") and b"\r" not in piece else -1
+    return -1
 
 
 class EventTooLong(ValueError):
@@ -39,8 +39,10 @@ class EventReader:
 
     def feed(self, piece: bytes) -> list[str]:
         """The data of the events that `piece` completed."""
-        if self._begun and not self._rest and not self._data and _is_one_event(piece):
-            return [piece[6:-2].decode("utf-8", "replace")]  # as nearly all of them come
+        if self._begun and not self._rest and not self._data:
+            start = _one_event(piece)  # as nearly all of them come
+            if start > 0:
+                return [piece[start:-2].decode("utf-8", "replace")]
         if self._after_cr or b"\r" in piece:
             piece = self._with_plain_ends(piece)
         if b"\n" not in piece:

@@ -21,6 +21,8 @@ from typing import Literal, Protocol
 from homarus.core.message import Json
 from homarus.core.principal import Principal
 
+SEARCHED = ("label", "displayName", "subject")
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
@@ -118,15 +120,33 @@ class Store(Protocol):
     async def session(self, key: str) -> SessionRecord | None: ...
 
     async def sessions(
-        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+        self,
+        *,
+        agent: str | None = None,
+        since_ms: int = 0,
+        limit: int | None = None,
+        session_id: str | None = None,
+        search: str = "",
+        where: Mapping[str, str] | None = None,
     ) -> Sequence[SessionRecord]:
-        """Newest first."""
+        """Newest first.
+
+        `search` stands somewhere in the key, the session id, or the fields `SEARCHED` of the
+        data, whatever its case; `where` names fields of the data and what they must be.
+        """
         ...
+
+    async def count_sessions(self, *, agent: str | None = None) -> int: ...
 
     async def header(self, session_id: str) -> Header | None: ...
 
-    async def entries(self, session_id: str, *, after: int = 0) -> Sequence[Entry]:
-        """Entries with `seq` above `after`, in order."""
+    async def entries(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
+    ) -> Sequence[Entry]:
+        """Entries with `seq` above `after`, in order.
+
+        With `limit`, that many of them: the first, or the `newest`.
+        """
         ...
 
     async def leaf(self, session_id: str) -> str | None:

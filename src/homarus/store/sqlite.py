@@ -17,7 +17,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import apsw
 
@@ -32,7 +32,7 @@ from homarus.store.line import dump, entry_line, header_line, iso, load, read_en
 from homarus.store.lock import StateLock
 from homarus.store.mirror import Mirror
 from homarus.store.place import Places, is_agent_id, is_session_id
-from homarus.store.query import select
+from homarus.store.query import Conditions, select
 from homarus.store.schema import BUSY_MS, check_version, configure, migrate
 from homarus.store.transcript_file import Repair
 from homarus.store.writer import Writer
@@ -42,6 +42,7 @@ _QUICK_ENTRIES = 200
 _EPOCH_SIZE = 1 << 32
 
 _Step: TypeAlias = Callable[[apsw.Connection], None]
+_Read = TypeVar("_Read")
 
 
 def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> "SqliteStore":
@@ -294,16 +295,43 @@ class SqliteStore:
         return record
 
     async def sessions(
-        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+        self,
+        *,
+        agent: str | None = None,
+        since_ms: int = 0,
+        limit: int | None = None,
+        session_id: str | None = None,
+        search: str = "",
+        where: Mapping[str, str] | None = None,
     ) -> Sequence[SessionRecord]:
         if self._mirror:
             await asyncio.wrap_future(self._mirror.take_in_indexes())
-        found = self._read(
-            f"{_SESSION} WHERE team = ? AND user = ? AND NOT deleted AND updated_ms >= ?"
-            " AND (?4 IS NULL OR agent = ?4) ORDER BY updated_ms DESC, place DESC LIMIT ?",
-            (*self._scope, since_ms, agent, -1 if limit is None else limit),
+        asked = Conditions()
+        asked.add("team = ? AND user = ? AND NOT deleted AND updated_ms >= ?")
+        asked.values += [*self._scope, since_ms]
+        if agent is not None:
+            asked.add("agent = ?", agent)
+        if session_id is not None:
+            asked.add("session_id = ?", session_id)
+        asked.search(search)
+        for name, value in (where or {}).items():
+            asked.add("json_extract(json, ?) = ?", f"$.{name}", value)
+        sql = f"{_SESSION} WHERE {asked} ORDER BY updated_ms DESC, place DESC LIMIT ?"
+        values = (*asked.values, -1 if limit is None else limit)
+        if not search and not where:
+            return [_record(row) for row in self._read(sql, values)]
+        # To look into every row's JSON takes a while.
+        return await asyncio.to_thread(
+            self._bulk, lambda db: [_record(row) for row in select(db, sql, values)]
         )
-        return [_record(row) for row in found]
+
+    async def count_sessions(self, *, agent: str | None = None) -> int:
+        found = self._read(
+            "SELECT count(*) FROM sessions"
+            " WHERE team = ? AND user = ? AND NOT deleted AND (?3 IS NULL OR agent = ?3)",
+            (*self._scope, agent),
+        )
+        return int(found[0][0])
 
     async def header(self, session_id: str) -> Header | None:
         await self._refresh_transcript(session_id)
@@ -313,17 +341,25 @@ class SqliteStore:
         )
         return read_header(found[0][0], session_id, found[0][1]) if found else None
 
-    async def entries(self, session_id: str, *, after: int = 0) -> Sequence[Entry]:
+    async def entries(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
+    ) -> Sequence[Entry]:
         await self._refresh_transcript(session_id)
         found = self._read(
             "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
             (*self._scope, session_id),
         )
-        if not found or found[0][0] <= after:
+        last = found[0][0] if found else 0
+        if limit is not None and newest:
+            after = max(after, last - limit)
+        count = last - after if limit is None else min(limit, last - after)
+        if count <= 0:
             return []
-        if found[0][0] - after <= _QUICK_ENTRIES:
-            return self._entries(self._engine.quick, session_id, after)
-        return await asyncio.to_thread(self._many_entries, session_id, after)
+        if count <= _QUICK_ENTRIES:
+            return self._entries(self._engine.quick, session_id, after, count)
+        return await asyncio.to_thread(
+            self._bulk, lambda db: self._entries(db, session_id, after, count)
+        )
 
     async def leaf(self, session_id: str) -> str | None:
         await self._refresh_transcript(session_id)
@@ -367,18 +403,20 @@ class SqliteStore:
         )
         return _record(found[0]) if found else None
 
-    def _many_entries(self, session_id: str, after: int) -> list[Entry]:
-        with self._engine.bulk_lock, _no_collector():
+    def _bulk(self, read: Callable[[apsw.Connection], list[_Read]]) -> list[_Read]:
+        """A long read, on a thread of its own."""
+        with self._engine.bulk_lock, _no_collector(), Translated(self._engine.places.database):
             self._check_open()
-            return self._entries(self._engine.bulk, session_id, after)
+            return read(self._engine.bulk)
 
-    def _entries(self, db: apsw.Connection, session_id: str, after: int) -> list[Entry]:
+    def _entries(self, db: apsw.Connection, session_id: str, after: int, count: int) -> list[Entry]:
         with Translated(self._engine.places.database):
             found = select(
                 db,
                 "SELECT json, seq, id, parent, type, at_ms FROM entries"
-                " WHERE team = ? AND user = ? AND session_id = ? AND seq > ? ORDER BY seq",
-                (*self._scope, session_id, after),
+                " WHERE team = ? AND user = ? AND session_id = ? AND seq > ?"
+                " ORDER BY seq LIMIT ?",
+                (*self._scope, session_id, after, count),
             )
             return [read_entry(row) for row in found]
 

@@ -10,7 +10,7 @@ from homarus.core.errors import Conflict, NotFound
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
-from homarus.store.base import Entry, Header, Lease, SessionRecord, Unit
+from homarus.store.base import SEARCHED, Entry, Header, Lease, SessionRecord, Unit
 from homarus.store.line import dump, load
 
 K = TypeVar("K")
@@ -116,6 +116,11 @@ class _Unit:
         self._steps.append(lambda rows: _drop(rows.records, (kind, id)))
 
 
+def _holds(record: SessionRecord, search: str) -> bool:
+    texts = (record.key, record.session_id, *(record.data.get(name) for name in SEARCHED))
+    return any(isinstance(text, str) and search.lower() in text.lower() for text in texts)
+
+
 def _own(data: Mapping[str, Json]) -> dict[str, Json]:
     """A copy nobody else holds, as if it had been on disk."""
     copied: dict[str, Json] = load(dump(data))
@@ -176,22 +181,40 @@ class MemoryStore:
         return self._rows.sessions.get(key)
 
     async def sessions(
-        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+        self,
+        *,
+        agent: str | None = None,
+        since_ms: int = 0,
+        limit: int | None = None,
+        session_id: str | None = None,
+        search: str = "",
+        where: Mapping[str, str] | None = None,
     ) -> Sequence[SessionRecord]:
         found = [
             record
             for record in reversed(self._rows.sessions.values())
-            if agent in {None, record.agent} and record.updated_ms >= since_ms
+            if agent in {None, record.agent}
+            and record.updated_ms >= since_ms
+            and session_id in {None, record.session_id}
+            and _holds(record, search)
+            and all(record.data.get(name) == value for name, value in (where or {}).items())
         ]
         return sorted(found, key=lambda record: -record.updated_ms)[:limit]
+
+    async def count_sessions(self, *, agent: str | None = None) -> int:
+        return len(await self.sessions(agent=agent))
 
     async def header(self, session_id: str) -> Header | None:
         transcript = self._rows.transcripts.get(session_id)
         return transcript.header if transcript else None
 
-    async def entries(self, session_id: str, *, after: int = 0) -> Sequence[Entry]:
+    async def entries(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
+    ) -> Sequence[Entry]:
         transcript = self._rows.transcripts.get(session_id)
-        return transcript.entries[after:] if transcript else []
+        found = transcript.entries[after:] if transcript else []
+        start = max(0, len(found) - limit) if newest and limit is not None else 0
+        return found[start:][:limit]
 
     async def leaf(self, session_id: str) -> str | None:
         transcript = self._rows.transcripts.get(session_id)

@@ -189,7 +189,8 @@ def test_the_output_limit_is_the_models_unless_asked_for_less() -> None:
     assert body_of(asked(max_tokens=5), model)["max_tokens"] == 5
     assert body_of(asked(max_tokens=99_999), model)["max_tokens"] == 9000
     assert body_of(asked(params={"max_tokens": 7}), model)["max_tokens"] == 7
-    assert body_of(asked(params={"max_tokens": None}), model)["max_tokens"] == 9000
+    for odd in (None, 0, -1, "7", float("nan"), float("inf")):
+        assert body_of(asked(params={"max_tokens": odd}), model)["max_tokens"] == 9000
     assert body_of(asked(max_tokens=99_999))["max_tokens"] == 99_999
 
 

@@ -37,6 +37,7 @@ from homarus.providers import anthropic
 from homarus.providers.anthropic_request import (
     BEGINNING,
     GO_ON,
+    SHOWN,
     UNREADABLE,
     Turns,
     opens_with_thought,
@@ -222,6 +223,7 @@ def test_reasoning_of_another_or_unfinished_or_unsigned_stays_away() -> None:
         said(thought, "Yes", stop="error"),
         said(thought, Thinking("more"), "Yes"),
         Message("assistant", (thought, Text("Yes"))),
+        Message("assistant", (thought, Text("Yes")), origin=Origin("openai-completions", "p", "m")),
     ):
         assert rendered(user("a"), other, user("b"))[1]["content"] == [text("Yes")]
     unsigned = rendered(user("a"), said(Thinking("hm"), "Yes"), user("b"), unsigned=True)
@@ -311,6 +313,11 @@ def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
     got = rendered(user("see", PICTURE), said(CALL), result("toolu_1", PICTURE), sees=False)
     assert got[0]["content"][1] == text(UNSEEN)
     assert results(got[2]) == {"toolu_1": UNSEEN}
+
+
+def test_a_picture_a_model_made_is_told_of() -> None:
+    got = rendered(user("draw"), said("Here:", PICTURE), user("nice"))
+    assert got[1]["content"] == [text("Here:"), text(SHOWN)]
 
 
 def test_a_failure_is_flagged_unless_it_shows_a_picture() -> None:
@@ -444,6 +451,8 @@ def check_request(body: dict[str, Any]) -> None:
     assert len(set(names)) == len(names)
     if any(b["type"] == "tool_use" for m in body["messages"] for b in m["content"]):
         assert names, "calls need tools"
+    if "tool_choice" in body:
+        assert names, "there must be something to choose from"
     thinking = body.get("thinking", {})
     if thinking.get("type") == "enabled":
         assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
@@ -476,7 +485,7 @@ models = st.sampled_from(
 )
 origins = st.builds(
     Origin,
-    st.just("x"),
+    st.sampled_from(["anthropic-messages", "openai-completions"]),
     st.just("p"),
     models,
     st.sampled_from(["stop", "error", "aborted", "toolUse"]),
@@ -512,6 +521,7 @@ params: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "max_tokens": st.sampled_from([None, 0, 1, 1500, 10**9]),
         "cacheRetention": st.sampled_from(["none", "short", "long", "?"]),
         "cache_control": st.just({"type": "ephemeral"}),
+        "tool_choice": st.just({"type": "any"}),
         "messages": st.just([]),
         "system": st.just("x"),
     },

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from homarus.core.message import Message, Text, Thinking, ToolCall, Usage
 from homarus.providers.base import TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
-from homarus.providers.chat_reply import Malformed, Reply, usage_of
+from homarus.providers.chat_reply import Malformed, Reply, object_of, usage_of
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -211,6 +211,19 @@ def test_odd_counts_never_make_odd_usage(raw: dict[str, Any]) -> None:
 def test_a_chunk_of_the_wrong_shape_is_malformed(bad: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         Reply().add(bad)
+
+
+@pytest.mark.parametrize("data", ['{"a": [1, "x"]}', ' {"a": [1, "x"]} \t', '{"a":[1,"x"]}\n'])
+def test_a_chunk_is_a_json_object(data: str) -> None:
+    assert object_of(data) == {"a": [1, "x"]}
+
+
+@pytest.mark.parametrize(
+    "data", ["", "{", "[1]", "null", "{} {}", '{"a":1}x', "[" * 100_000, '{"a":' * 100_000]
+)
+def test_what_is_not_one_is_malformed(data: str) -> None:
+    with pytest.raises(Malformed):
+        object_of(data)
 
 
 KEYS = [

@@ -85,8 +85,8 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
         f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']);"
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid)); time.sleep(300)"
     )
-    told = refused(command(code, timeout_s=1.0), tmp_path)
-    assert "within 1 s" in told.message
+    told = refused(command(code, timeout_s=3.0), tmp_path)
+    assert "within 3 s" in told.message
     child = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 10
     while _lives(child) and time.monotonic() < deadline:
@@ -101,9 +101,9 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def test_an_endless_answer_is_cut(tmp_path: Path) -> None:
+def test_an_endless_answer_is_not_waited_for_nor_kept(tmp_path: Path) -> None:
     code = "import sys\nwhile True: sys.stdout.write('x' * 65536 + '\\n')"
-    refused(command(code, timeout_s=20.0), tmp_path)
+    refused(command(code, timeout_s=1.0), tmp_path)
 
 
 def test_a_credentials_file_may_name_a_variable_or_a_file_and_no_command() -> None:

@@ -21,6 +21,7 @@ from homarus.core.errors import (
     ProviderTimeout,
     RateLimited,
     StreamBroken,
+    ThinkingRefused,
 )
 from homarus.providers.failures import Subject, error_of, problem_in, refused, wait_s
 
@@ -191,7 +192,7 @@ def test_every_known_wording_of_an_overflow_is_one(status: int, words: str) -> N
         (413, told("The image is too large"), ImageTooLarge),
         (400, told("Invalid value: 'image_url'. This model does not support images."), BadRequest),
         (400, told("max_tokens is too large: 99999"), BadRequest),
-        (400, told("reasoning_effort does not support 'xhigh' with this model"), BadRequest),
+        (400, told("reasoning_effort does not support 'xhigh' with this model"), ThinkingRefused),
         (400, [told("Invalid JSON payload", code=400, status="INVALID_ARGUMENT")], BadRequest),
         (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, BadRequest),
         (404, told('model "x" not found, try pulling it first'), BadRequest),
@@ -306,3 +307,36 @@ def test_hostile_bodies_are_classified_in_no_time() -> None:
         by_http(400, told(word * 10_000))
     by_http(400, b"[" * 60_000)
     assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ('"thinking.type.enabled" is not supported for this model.', ThinkingRefused),
+        ("adaptive thinking is not supported on this model", ThinkingRefused),
+        ("This model does not support effort level 'xhigh'.", ThinkingRefused),
+        ("Unsupported value: 'reasoning_effort' does not support 'minimal'.", ThinkingRefused),
+        ("Unrecognized request argument supplied: reasoning_effort", ThinkingRefused),
+        ("`reasoning_effort` must be one of `low`, `medium`, or `high`", ThinkingRefused),
+        ("Thinking level MINIMAL is not supported for this model.", ThinkingRefused),
+        ("Budget 0 is invalid. This model only works in thinking mode.", ThinkingRefused),
+        ('"llama3.2:3b" does not support thinking', ThinkingRefused),
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", BadRequest),
+        ("temperature is not supported with this model", BadRequest),
+    ],
+)
+def test_a_model_that_does_not_think_like_that_says_so_in_many_ways(
+    words: str, kind: type[ProviderError]
+) -> None:
+    told_midway = problem_in(told(words, type="invalid_request_error"))
+    assert type(by_http(400, told(words))) is kind
+    assert type(error_of(SUBJECT, told_midway, midway=True)) is kind
+    assert type(by_http(401, told(words))) is AuthFailed
+
+
+def test_the_minutes_limit_is_not_the_window_and_a_months_limit_is_not_the_minutes() -> None:
+    words = "Number of input tokens has exceeded your per-minute rate limit"
+    limit = told(words, type="rate_limit_error")
+    assert type(by_http(429, limit)) is RateLimited
+    limit["error"]["details"] = {"error_code": "enforced_spend_limit_reached"}
+    assert type(by_http(429, limit)) is BillingFailed

@@ -31,6 +31,7 @@ from homarus.providers import google, openai
 from homarus.providers.base import Provider, Request, TextDelta, ToolSpec
 from homarus.providers.catalog import VENDORS, Model, Price
 from homarus.providers.connect import connect
+from homarus.providers.google_request import wire_name
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import (
     Call,
@@ -233,7 +234,7 @@ def test_params_come_last_and_null_takes_a_field_away() -> None:
 
 
 def test_tools_of_the_callers_own_stand_in_for_ours() -> None:
-    search = [{"googleSearch": {}}]
+    search: list[Any] = [{"googleSearch": {}}]
     assert body_of(asked(tools=(READ,), params={"tools": search}))["tools"] == search
     assert "tools" not in body_of(asked(tools=(READ,), params={"tools": None}))
     assert "tools" not in body_of(asked(tools=(READ,)), Model("mock", "m", calls_tools=False))
@@ -272,9 +273,8 @@ def test_a_signed_call_and_its_result_go_back_as_they_came() -> None:
     request = Request("gemini-3-flash", "", (user("go"),), (spec,))
 
     async def scene(provider: google.Google, server: ModelServer) -> Any:
-        body = body_of(request)
-        wire_name = body["tools"][0]["functionDeclarations"][0]["name"]
-        calls = (Call(wire_name, {"path": "a"}, id="g1"), Call(wire_name, {"path": "b"}))
+        name = wire_name(spec.name)
+        calls = (Call(name, {"path": "a"}, id="g1"), Call(name, {"path": "b"}))
         server.script([Think("hm"), CallTools(*calls)], [Say("done")])
         asking = await answer(provider, request)
         assert [call.name for call in asking.calls] == ["my files:read"] * 2
@@ -283,10 +283,11 @@ def test_a_signed_call_and_its_result_go_back_as_they_came() -> None:
             for call in reversed(asking.calls)
         ]
         await answer(provider, replace(request, messages=(user("go"), asking, *results)))
-        return wire_name, server.requests[-1].body["contents"]
+        return [request.body for request in server.requests]
 
-    name, contents = served(scene)
-    assert contents[1:] == [
+    first, second = served(scene)
+    name = first["tools"][0]["functionDeclarations"][0]["name"]
+    assert second["contents"][1:] == [
         {
             "role": "model",
             "parts": [

@@ -13,7 +13,8 @@ from homarus.providers.responses_reply import Reply
 
 
 def read(*events: tuple[str, dict[str, Any]]) -> tuple[Reply, list[Delta]]:
-    reply, said = Reply(), []
+    reply = Reply()
+    said: list[Delta] = []
     for kind, fields in events:
         said += reply.add({"type": f"response.{kind}", **fields})
     return reply, said

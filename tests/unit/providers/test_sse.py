@@ -33,6 +33,29 @@ def test_comments_and_other_fields_are_passed_over() -> None:
     assert events(stream) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("piece", "read"),
+    [
+        (b"event: x\ndata: a\n\n", ["a"]),
+        (b"event: x\r\ndata: a\r\n\r\n", ["a"]),
+        (b"event: x\ndata: a\ndata: b\n\n", ["a\nb"]),
+        (b"event: x\ndata: a\n\ndata: b\n\n", ["a", "b"]),
+        (b"event: data: x\n\n", []),
+        (b"event: x\n\ndata: a\n\n", ["a"]),
+        (b"event: x\ndata: a\n", ["a"]),
+        (b"event: x\ndata: a\nx", ["a"]),
+        (b"event: x\rdata: a\n\n", ["a"]),
+        (b"data: a\nx", ["a"]),
+        (b"data: \n\n", [""]),
+    ],
+)
+def test_a_piece_that_looks_like_one_event_is_read_like_any_other(
+    piece: bytes, read: list[str]
+) -> None:
+    assert events(b": begun\n\n", piece) == read
+    assert events(b": begun\n\n", *(piece[i : i + 1] for i in range(len(piece)))) == read
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_every_kind_of_line_end_works_even_split(end: bytes) -> None:
     stream = b"data: a\n\n: c\n\ndata: b\ndata: c\n\n".replace(b"\n", end)

@@ -1,0 +1,133 @@
+"""What a client must know to come in: nothing, a token, or a password.
+
+Secrets are compared as digests of the same length, in constant time. `none` is for clients of
+this machine alone, whatever the gateway is bound to.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from homarus.config.schema import Gateway
+from homarus.core.errors import ConfigError, InvalidRequest
+from homarus.gateway.door import Barred, Door, Entrance
+from homarus.gateway.limiter import Limiter, Source
+
+Mode: TypeAlias = Literal["none", "token", "password"]
+Reason: TypeAlias = Literal[
+    "token_missing",
+    "token_mismatch",
+    "password_missing",
+    "password_mismatch",
+    "device_token_mismatch",
+    "local_only",
+    "rate_limited",
+]
+
+POLICY_VIOLATION = 1008
+TOKEN_VARIABLES = ("OPENCLAW_GATEWAY_TOKEN", "CLAWDBOT_GATEWAY_TOKEN")
+PASSWORD_VARIABLES = ("OPENCLAW_GATEWAY_PASSWORD", "CLAWDBOT_GATEWAY_PASSWORD")
+_SAID: dict[Reason, str] = {
+    "token_missing": "gateway token missing (provide gateway auth token)",
+    "token_mismatch": "gateway token mismatch (provide gateway auth token)",
+    "password_missing": "gateway password missing (provide gateway password)",
+    "password_mismatch": "gateway password mismatch (provide gateway password)",
+    "device_token_mismatch": "device token mismatch (rotate/reissue device token)",
+    "local_only": "gateway has no token or password, so only this machine may connect",
+    "rate_limited": "too many failed authentication attempts (retry later)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """The mode, and the secret it asks for."""
+
+    mode: Mode = "none"
+    secret: str = field(default="", repr=False)
+
+    def judge(self, token: object, password: object, *, is_local: bool) -> Reason | None:
+        """Why the client may not come in; None when it may."""
+        if self.mode == "none":
+            return None if is_local else "local_only"
+        given = token if self.mode == "token" else password
+        if not isinstance(given, str) or not given:
+            return "token_missing" if self.mode == "token" else "password_missing"
+        if same_secret(given, self.secret):
+            return None
+        return "token_mismatch" if self.mode == "token" else "password_mismatch"
+
+
+def resolve_auth(gateway: Gateway, env: Mapping[str, str]) -> Auth:
+    """The mode that is named, else the one whose secret is set; the config before the variables."""
+    auth = gateway.auth
+    token = _first(auth.token, env, TOKEN_VARIABLES)
+    password = _first(auth.password, env, PASSWORD_VARIABLES)
+    mode = auth.mode or ("password" if password else "token" if token else "none")
+    match mode:
+        case "none":
+            return Auth()
+        case "token":
+            return Auth("token", _needed(token, "token", TOKEN_VARIABLES[0]))
+        case "password":
+            return Auth("password", _needed(password, "password", PASSWORD_VARIABLES[0]))
+    raise ConfigError(
+        f"mode {mode} is not built", key="gateway.auth.mode", fix="use token or password"
+    )
+
+
+def same_secret(given: str, known: str) -> bool:
+    """Equality that takes the same time wherever the two differ. An empty one equals nothing."""
+    if not given or not known:
+        return False
+    return hmac.compare_digest(_digest(given), _digest(known))
+
+
+def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
+    """What a client is told before its connection is closed."""
+    return InvalidRequest(
+        f"unauthorized: {_SAID[reason]}",
+        details={"reason": reason},
+        close_code=POLICY_VIOLATION,
+        retry_after_ms=retry_after_ms,
+    )
+
+
+def check_bearer(door: Door, entrance: Entrance, auth: Auth, limiter: Limiter) -> None:
+    """Let an HTTP request to something protected in, or raise Barred (401, 429).
+
+    The token or the password stands in `Authorization: Bearer …`.
+    """
+    source = Source.of(door, entrance, "shared-secret")
+    wait_ms = limiter.wait_ms(source)
+    if wait_ms:
+        raise Barred(429, _SAID["rate_limited"], after_s=-(-wait_ms // 1000))
+    scheme, _, given = door.authorization.partition(" ")
+    given = given.strip() if scheme.lower() == "bearer" else ""
+    reason = auth.judge(given, given, is_local=entrance.is_local(door))
+    if reason is None:
+        limiter.forget(source)
+        return
+    if given:
+        limiter.fail(source)
+    raise Barred(401, _SAID[reason])
+
+
+def _first(configured: str | None, env: Mapping[str, str], names: tuple[str, ...]) -> str:
+    found = (configured, *(env.get(name) for name in names))
+    return next((text.strip() for text in found if text and text.strip()), "")
+
+
+def _needed(secret: str, name: str, variable: str) -> str:
+    if not secret:
+        raise ConfigError(
+            f"mode is {name}, and no {name} is set",
+            key="gateway.auth.mode",
+            fix=f"set gateway.auth.{name}, or the variable {variable}",
+        )
+    return secret
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

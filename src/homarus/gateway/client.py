@@ -1,0 +1,276 @@
+"""One connection: the handshake, then requests side by side, answers and events out.
+
+Requests of one connection run concurrently and may be answered out of order. What goes out waits
+in a bounded buffer: a client that does not read loses what it can do without, and is told how
+much; when that is not enough, it is closed. This is the one place of the gateway where a bug in
+one request is kept from the rest.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import uuid4
+
+from homarus.core.errors import (
+    HomarusError,
+    InvalidRequest,
+    ProtocolError,
+    Unavailable,
+    UserError,
+)
+from homarus.core.message import Json
+from homarus.gateway import frames
+from homarus.gateway.frames import HANDSHAKE_S, MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, Request
+from homarus.gateway.method import Call, Caller, Method
+
+if TYPE_CHECKING:
+    from homarus.gateway.server import Gateway
+
+log = logging.getLogger(__name__)
+
+SLOW_BYTES = 8 * 1024 * 1024  # of events: answers, which the client asked for, may be more
+MAX_IN_FLIGHT = 256
+POLICY, TOO_OLD, RESTART = 1008, 1002, 1012
+# What a node may ask for, and nobody else.
+_OF_NODES = frozenset({"node.invoke.result", "node.event", "skills.bins"})
+_STARTS_RUNS = frozenset({"agent", "chat.send", "wake", "send"})
+
+Received: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Sent: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Wire(Protocol):
+    """The socket below: what ASGI has no words for."""
+
+    def allow(self, max_bytes: int) -> None:
+        """Take messages up to this size from now on."""
+        ...
+
+    def hang_up(self, code: int, reason: str) -> None:
+        """Close now, whatever is still to be sent."""
+        ...
+
+
+class Greeter(Protocol):
+    """The handshake: who is this, and what is it told? Refusals are raised."""
+
+    async def __call__(
+        self, request: Request, connection: "Connection"
+    ) -> tuple[Caller, Mapping[str, Json]]: ...
+
+
+class Connection:
+    """A client at the other end of a WebSocket."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        wire: Wire,
+        receive: Received,
+        send: Sent,
+        scope: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.id = str(uuid4())
+        self.nonce = str(uuid4())
+        self.scope: Mapping[str, Any] = scope or {}
+        self.caller: Caller | None = None
+        self._gateway, self._wire = gateway, wire
+        self._receive, self._send = receive, send
+        self._out: deque[str | tuple[int, str]] = deque()  # frames; last of all, how to close
+        self._news = asyncio.Event()
+        self._in_flight = 0
+        self._closing = False
+        self.buffered_bytes = 0
+        self.dropped = 0  # since the client was last told
+
+    async def serve(self) -> None:
+        """Until the client leaves or is sent away. What it asked for last is still done."""
+        await self._receive()
+        await self._send({"type": "websocket.accept"})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write_on())
+            self._put(frames.event("connect.challenge", self._challenge()))
+            try:
+                if await self._greeted():
+                    await self._read_on(group)
+            finally:
+                self._leave()
+
+    def answer(self, text: str) -> None:
+        """Send what the client asked for."""
+        if self.buffered_bytes > MAX_BUFFERED_BYTES:
+            self.hang_up(POLICY, "slow consumer")
+        else:
+            self._put(text)
+
+    def tell(self, text: str, *, drop_if_slow: bool = False) -> None:
+        """Send an event. To a client that does not keep up, only what it must know."""
+        if self.buffered_bytes <= SLOW_BYTES:
+            self._put(text)
+        elif drop_if_slow:
+            self.dropped += 1
+            self._gateway.counts.dropped += 1
+        else:
+            self.hang_up(POLICY, "slow consumer")
+
+    def close(self, code: int, reason: str) -> None:
+        """Close once everything before has been sent."""
+        if not self._closing:
+            self._closing = True
+            self._out.append((code, reason))
+            self._news.set()
+
+    def hang_up(self, code: int, reason: str) -> None:
+        """Close now."""
+        if not self._closing:
+            log.warning("connection %s closed: %s", self.id, reason)
+        self._closing = True
+        self._out.clear()
+        self.buffered_bytes = 0
+        self._news.set()
+        self._wire.hang_up(code, reason)
+
+    def _put(self, text: str) -> None:
+        if not self._closing:
+            self._out.append(text)
+            self.buffered_bytes += len(text)  # frames are ASCII: a character is a byte
+            self._news.set()
+
+    async def _write_on(self) -> None:
+        try:
+            while True:
+                while self._out:
+                    await self._write(self._out.popleft())
+                if self._closing:
+                    return
+                if self.dropped:
+                    self._put(frames.event("gap", {"dropped": self.dropped}))
+                    self.dropped = 0
+                    continue
+                self._news.clear()
+                await self._news.wait()
+        except OSError:  # the client is gone; the reader hears of it too
+            self._closing = True
+
+    async def _write(self, item: str | tuple[int, str]) -> None:
+        if isinstance(item, tuple):
+            code, reason = item
+            await self._send({"type": "websocket.close", "code": code, "reason": reason})
+        else:
+            await self._send({"type": "websocket.send", "text": item})
+            self.buffered_bytes = max(0, self.buffered_bytes - len(item))
+
+    async def _next(self) -> str | bytes | None:
+        """The next frame; None when the client is gone or is being sent away."""
+        message = await self._receive()
+        if message["type"] != "websocket.receive" or self._closing:
+            return None
+        text: str | bytes | None = message.get("text")
+        return text if text is not None else message.get("bytes", b"")
+
+    def _challenge(self) -> Json:
+        return {"nonce": self.nonce, "ts": self._gateway.clock.now_ms()}
+
+    async def _greeted(self) -> bool:
+        """Whether the client has shown who it is, in time."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                frame = await self._next()
+                if frame is None:
+                    return False
+                await self._gateway.ready.wait()
+                return await self._greet(frame)
+        except TimeoutError:
+            self.hang_up(POLICY, "handshake timeout")
+            return False
+
+    async def _greet(self, frame: str | bytes) -> bool:
+        request_id = "invalid"
+        try:
+            request = frames.read_request(frame)
+            request_id = request.id
+            if request.method != "connect":
+                raise InvalidRequest("invalid handshake: first request must be connect")
+            caller, hello = await self._gateway.greet(request, self)
+        except HomarusError as exc:
+            refusal = as_protocol_error(exc)
+            if request_id == "invalid":
+                request_id = frames.request_id(frame)
+            self.answer(frames.failure(request_id, refusal))
+            self.close(refusal.close_code or POLICY, refusal.message[:120])
+            log.info("connection %s refused: %s", self.id, refusal.message)
+            return False
+        self.caller = caller
+        self._wire.allow(MAX_FRAME_BYTES)
+        self.answer(frames.response(request_id, dict(hello)))
+        self._gateway.joined(self, caller)
+        return True
+
+    def _leave(self) -> None:
+        self._closing = True
+        self._news.set()
+        if self.caller is not None:
+            self._gateway.left(self, self.caller)
+
+    async def _read_on(self, group: asyncio.TaskGroup) -> None:
+        while (frame := await self._next()) is not None:
+            try:
+                request = frames.read_request(frame)
+            except InvalidRequest as exc:
+                self.answer(frames.failure(frames.request_id(frame), exc))
+                continue
+            if self._in_flight >= MAX_IN_FLIGHT:
+                busy = Unavailable(
+                    f"more than {MAX_IN_FLIGHT} requests at once", retry_after_ms=100
+                )
+                self.answer(frames.failure(request.id, busy))
+                continue
+            self._in_flight += 1
+            group.create_task(self._serve_one(request))
+
+    async def _serve_one(self, request: Request) -> None:
+        """Answer one request; whatever goes wrong is its answer."""
+        assert self.caller is not None  # noqa: S101 - requests are read after the handshake
+        self._gateway.counts.requests += 1
+        call = Call(
+            self._gateway.host, self._gateway, self.caller, request.id, self._accept(request)
+        )
+        try:
+            method = self._find(request.method, self.caller)
+            payload = await method(call, request.params)
+            text = frames.response(request.id, payload)
+        except HomarusError as exc:
+            text = frames.failure(request.id, as_protocol_error(exc), _payload_of(exc))
+        except Exception:
+            log.exception("%s failed", request.method)
+            bug = Unavailable(f"{request.method} failed: a bug, written to the log")
+            text = frames.failure(request.id, bug)
+        finally:
+            self._in_flight -= 1
+        self.answer(text)
+
+    def _accept(self, request: Request) -> Callable[[Json], None]:
+        return lambda payload: self.answer(frames.response(request.id, payload))
+
+    def _find(self, name: str, caller: Caller) -> Method:
+        if name == "connect":
+            raise InvalidRequest("connect is only valid as the first request")
+        if (caller.role == "node") != (name in _OF_NODES):
+            raise InvalidRequest(f"unauthorized role: {caller.role}")
+        if self._gateway.stopping and name in _STARTS_RUNS:
+            raise Unavailable("the gateway is shutting down", retry_after_ms=2_000)
+        return self._gateway.method(name)
+
+
+def as_protocol_error(exc: HomarusError) -> ProtocolError:
+    """An error as a client is told it: its own mistake is INVALID_REQUEST, with what to do."""
+    if isinstance(exc, ProtocolError):
+        return exc
+    return InvalidRequest(str(exc)) if isinstance(exc, UserError) else Unavailable(str(exc))
+
+
+def _payload_of(exc: HomarusError) -> Json:
+    payload: Json = getattr(exc, "payload", None)
+    return payload

@@ -1,0 +1,253 @@
+"""Events: what runs do, as clients see it. One reader of the bus serves every connection.
+
+A run becomes `agent` events, one for each fact, and `chat` events: the text so far at most once
+per 150 ms, then exactly one `final`, `aborted` or `error`. Pieces of text that wait together go
+out together: a client gets the same text in fewer frames, numbered without a gap. Tool events go
+only to the connections that started or joined the run and said they want them.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from homarus.agent.replies import SILENT_WORD, parse_reply
+from homarus.core.bus import Subscription
+from homarus.core.clock import Clock
+from homarus.core.event import (
+    AttemptFailed,
+    Event,
+    MessageSaved,
+    Payloads,
+    RunEnded,
+    RunStarted,
+    TextAdded,
+)
+from homarus.core.message import Json
+
+DELTA_S = 0.150
+# The reader turns as often as the loop does: what it could miss is one turn's worth.
+BUS_SIZE = 100_000
+# Runs somebody waits for. One whose message a live run took never starts, so these are bounded.
+_MAX_JOINED = 2_000
+_ONLY_VERBOSE = ("result", "partialResult")
+# A long text is repeated whole in each frame: the longer it is, the fewer frames.
+_PACED_CHARS = 4_000
+_PACE_S_PER_CHAR = 1e-5
+
+
+class Sender(Protocol):
+    """Where events go: `server.Gateway` is one."""
+
+    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None: ...
+
+    def send(self, conn_id: str, event: str, payload: Json) -> None: ...
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """A run under way, with what a client who comes late needs to catch up."""
+
+    run_id: str
+    session_key: str
+    text: str = ""  # of the message being written
+    said: str = ""  # the last whole message
+    seq: int = 0  # of the last event sent
+    heard: int = 0  # the bus's number of the last event taken
+    started_ms: int = 0
+    waiting: list[Event] = field(default_factory=list)  # pieces of text not sent yet
+    payloads: Payloads = field(default_factory=Payloads)
+    text_at_s: float = float("-inf")  # when text was last sent: in `agent`, in `chat`
+    delta_at_s: float = float("-inf")
+    delta_text: str = ""
+    alarm: bool = False  # something will be sent a little later
+    verbose: bool | None = None
+
+
+class Events:
+    """The view of every live run. `later` calls a function after some seconds."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        clock: Clock,
+        *,
+        later: Callable[[float, Callable[[], None]], None],
+        verbose: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._sender, self._clock, self._later, self._verbose = sender, clock, later, verbose
+        self._runs: dict[str, LiveRun] = {}
+        self._joined: dict[str, set[str]] = {}
+
+    async def follow(self, news: Subscription) -> None:
+        """Send what the bus tells, until it is closed."""
+        unsent: dict[str, LiveRun] = {}
+        async for event in news:
+            run = self._runs.get(event.run_id) or self._begin(event)
+            if isinstance(event.fact, TextAdded):
+                run.waiting.append(event)
+                unsent[run.run_id] = run
+            else:
+                unsent.pop(run.run_id, None)
+                await self._take(run, event)
+            if unsent and not news.waiting:
+                for each in unsent.values():
+                    self._tell_text(each)
+                unsent.clear()
+
+    def join(self, run_id: str, conn_id: str) -> None:
+        """A connection wants a run's tool events; what was said so far it is told at once."""
+        if run_id not in self._joined and len(self._joined) >= _MAX_JOINED:
+            del self._joined[next(iter(self._joined))]
+        self._joined.setdefault(run_id, set()).add(conn_id)
+        if run := self._runs.get(run_id):
+            self._catch_up(run, conn_id)
+
+    def catch_up(self, session_key: str, conn_id: str, *, tools: bool = False) -> None:
+        """A client that looks at a session gets what its live runs have said so far."""
+        for run in self.live(session_key):
+            if tools:
+                self._joined.setdefault(run.run_id, set()).add(conn_id)
+            self._catch_up(run, conn_id)
+
+    def leave(self, conn_id: str) -> None:
+        """A connection ended."""
+        for who in self._joined.values():
+            who.discard(conn_id)
+
+    def live(self, session_key: str | None = None) -> Sequence[LiveRun]:
+        """The runs under way, of one session or of all."""
+        return [run for run in self._runs.values() if session_key in (None, run.session_key)]
+
+    def _begin(self, event: Event) -> LiveRun:
+        run = LiveRun(event.run_id, event.session_key, started_ms=event.ts_ms)
+        self._runs[event.run_id] = run
+        return run
+
+    async def _take(self, run: LiveRun, event: Event) -> None:
+        """Anything but text. What was said before it is sent before it."""
+        self._tell_text(run, now=True)
+        self._check_order(run, event, event.seq - run.heard <= 1)
+        payload = run.payloads.of(event)
+        if payload and payload["stream"] == "tool":
+            await self._tell_tools(run, self._numbered(run, payload))
+        elif payload:
+            self._sender.broadcast("agent", self._numbered(run, payload))
+        match event.fact:
+            case MessageSaved(message) if message.role == "assistant":
+                run.said = message.text or run.said
+            case AttemptFailed():
+                run.text = run.delta_text = ""
+            case RunStarted():
+                run.started_ms = event.ts_ms
+            case RunEnded() as ended:
+                self._end(run, ended, event.ts_ms)
+            case _:
+                pass
+
+    def _tell_text(self, run: LiveRun, *, now: bool = False) -> None:
+        """Send the pieces that wait as one, and the text so far when it is time for that."""
+        at_s = self._clock.monotonic()
+        if run.waiting and (now or at_s >= run.text_at_s + _pace_s(run.text)):
+            last = run.waiting[-1]
+            self._check_order(run, last, last.seq - run.heard == len(run.waiting))
+            delta = "".join([e.fact.delta for e in run.waiting if isinstance(e.fact, TextAdded)])
+            payload = run.payloads.of(replace(last, fact=TextAdded(delta)))
+            run.waiting.clear()
+            if payload and isinstance(data := payload["data"], dict):
+                run.text, run.text_at_s = str(data["text"]), at_s
+                self._sender.broadcast("agent", self._numbered(run, payload), drop_if_slow=True)
+        if run.text != run.delta_text and at_s >= run.delta_at_s + DELTA_S:
+            self._tell_delta(run)
+        if (run.waiting or run.text != run.delta_text) and not run.alarm:
+            run.alarm = True
+            self._later(DELTA_S, lambda: self._ring(run))
+
+    def _ring(self, run: LiveRun) -> None:
+        run.alarm = False
+        if run.run_id in self._runs:
+            self._tell_text(run)
+
+    def _tell_delta(self, run: LiveRun) -> None:
+        run.delta_at_s = self._clock.monotonic()
+        run.delta_text = run.text
+        if not _may_be_silence(run.text):
+            self._sender.broadcast("chat", self._delta(run), drop_if_slow=True)
+
+    def _delta(self, run: LiveRun) -> dict[str, Json]:
+        return {**_chat(run, "delta"), "message": _message(run.text, self._clock.now_ms())}
+
+    def _catch_up(self, run: LiveRun, conn_id: str) -> None:
+        if run.text and not _may_be_silence(run.text):
+            self._sender.send(conn_id, "chat", self._delta(run))
+
+    async def _tell_tools(self, run: LiveRun, payload: dict[str, Json]) -> None:
+        watching = self._joined.get(run.run_id)
+        if not watching:
+            return
+        if run.verbose is None:
+            run.verbose = await self._verbose(run.session_key)
+        data = payload["data"]
+        if not run.verbose and isinstance(data, dict):
+            shown = {name: value for name, value in data.items() if name not in _ONLY_VERBOSE}
+            payload = {**payload, "data": shown}
+        for conn_id in tuple(watching):
+            self._sender.send(conn_id, "agent", payload)
+
+    def _end(self, run: LiveRun, ended: RunEnded, at_ms: int) -> None:
+        del self._runs[run.run_id]
+        self._joined.pop(run.run_id, None)
+        self._sender.broadcast("chat", _last_word(run, ended, at_ms))
+
+    def _numbered(self, run: LiveRun, payload: dict[str, Json]) -> dict[str, Json]:
+        run.seq += 1
+        return {**payload, "seq": run.seq}
+
+    def _check_order(self, run: LiveRun, event: Event, whole: bool) -> None:  # noqa: FBT001 - the finding
+        """A hole in the bus's numbers means that this reader was too slow: clients are told."""
+        expected, run.heard = run.heard + 1, event.seq
+        if whole:
+            return
+        data: dict[str, Json] = {
+            "reason": "seq gap",
+            "expected": expected,
+            "received": event.seq,
+        }
+        payload: dict[str, Json] = {
+            "runId": run.run_id,
+            "stream": "error",
+            "ts": event.ts_ms,
+            "data": data,
+            "sessionKey": run.session_key,
+        }
+        self._sender.broadcast("agent", self._numbered(run, payload))
+
+
+def _chat(run: LiveRun, state: str) -> dict[str, Json]:
+    return {"runId": run.run_id, "sessionKey": run.session_key, "seq": run.seq, "state": state}
+
+
+def _message(text: str, at_ms: int) -> dict[str, Json]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": at_ms}
+
+
+def _last_word(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
+    """The one chat event that ends a run."""
+    if ended.error:
+        return {**_chat(run, "error"), "errorMessage": ended.error}
+    text = run.said or run.text
+    said: dict[str, Json] = {}
+    if text and not parse_reply(text).silent:
+        said = {"message": _message(text, at_ms)}
+    if ended.aborted:
+        return {**_chat(run, "aborted"), "stopReason": "rpc", **said}
+    return {**_chat(run, "final"), **said}
+
+
+def _may_be_silence(text: str) -> bool:
+    """Whether this could still become the word for silence, which nobody should see."""
+    return SILENT_WORD.startswith(text.strip())
+
+
+def _pace_s(text: str) -> float:
+    """How long to wait between two frames that repeat this text."""
+    return min(DELTA_S, len(text) * _PACE_S_PER_CHAR) if len(text) > _PACED_CHARS else 0.0

@@ -1,0 +1,234 @@
+"""A device's identity: an Ed25519 key, its id, and what it signs when it connects.
+
+Both ends are here: `Identity` is a client's own key, in the original's `identity/device.json`;
+`PublicKey` is what the gateway knows of somebody else's.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from homarus.core.errors import HomarusError, StoreError, UserError
+from homarus.core.message import Json
+from homarus.gateway.json_file import JsonFile
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
+_MAX_CHARS = 1_000  # of a key as text; PEM is the longest
+
+
+def auth_payload(
+    *,
+    device_id: str,
+    client_id: str,
+    client_mode: str,
+    role: str,
+    scopes: Sequence[str],
+    signed_at_ms: int,
+    token: str | None = None,
+    nonce: str | None = None,
+) -> str:
+    """The text a device signs. The scopes stand in the client's order."""
+    fields = [
+        "v2" if nonce else "v1",
+        device_id,
+        client_id,
+        client_mode,
+        role,
+        ",".join(scopes),
+        str(signed_at_ms),
+        token or "",
+    ]
+    return "|".join([*fields, nonce] if nonce else fields)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """The raw 32 bytes of a device's public key."""
+
+    raw: bytes
+
+    @classmethod
+    def read(cls, text: str) -> "PublicKey | None":
+        """From base64url of the raw key, or PEM; None when it is neither."""
+        if len(text) > _MAX_CHARS:
+            return None
+        raw = _from_pem(text) if "BEGIN" in text else from_base64url(text)
+        return cls(raw) if raw is not None and len(raw) == KEY_BYTES else None
+
+    @property
+    def device_id(self) -> str:
+        return hashlib.sha256(self.raw).hexdigest()
+
+    @property
+    def text(self) -> str:
+        """As it stands on the wire and in the pairing files."""
+        return to_base64url(self.raw)
+
+    def verify(self, signature: str, payload: str) -> bool:
+        """Whether the holder of the private key signed exactly this text."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        signed = from_base64url(signature)
+        if signed is None or len(signed) != SIGNATURE_BYTES:
+            return False
+        try:
+            data = payload.encode()
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signed, data)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A client's own key pair."""
+
+    device_id: str
+    public_key: str
+    _private: "Ed25519PrivateKey" = field(repr=False)
+
+    @classmethod
+    def load_or_create(cls, path: Path, at_ms: int) -> "Identity":
+        """The identity in this file; a new one when there is none.
+
+        A file that is there and holds none is an error: a new key would have to be paired anew,
+        and the old one could not be told from a mistake.
+        """
+        tree = JsonFile(path).read()
+        if tree:
+            return cls._load(path, tree)
+        if os.path.lexists(path):
+            raise _unusable(path)
+        return cls._create(path, at_ms)
+
+    def sign(self, payload: str) -> str:
+        """The signature of a text, as it goes on the wire."""
+        return to_base64url(self._private.sign(payload.encode()))
+
+    def device_params(
+        self,
+        *,
+        client_id: str,
+        client_mode: str,
+        role: str,
+        scopes: Sequence[str],
+        signed_at_ms: int,
+        token: str | None = None,
+        nonce: str | None = None,
+    ) -> dict[str, Json]:
+        """The `device` object of a connect request."""
+        payload = auth_payload(
+            device_id=self.device_id,
+            client_id=client_id,
+            client_mode=client_mode,
+            role=role,
+            scopes=scopes,
+            signed_at_ms=signed_at_ms,
+            token=token,
+            nonce=nonce,
+        )
+        params: dict[str, Json] = {
+            "id": self.device_id,
+            "publicKey": self.public_key,
+            "signature": self.sign(payload),
+            "signedAt": signed_at_ms,
+        }
+        return params | ({"nonce": nonce} if nonce else {})
+
+    @classmethod
+    def _load(cls, path: Path, tree: dict[str, Json]) -> "Identity":
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        pem = tree.get("privateKeyPem")
+        if not isinstance(pem, str):
+            raise _unusable(path)
+        try:
+            private = load_pem_private_key(pem.encode(), None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise _unusable(path) from None
+        if not isinstance(private, Ed25519PrivateKey):
+            raise _unusable(path)
+        return cls._of(private)
+
+    @classmethod
+    def _create(cls, path: Path, at_ms: int) -> "Identity":
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        private = Ed25519PrivateKey.generate()
+        identity = cls._of(private)
+        tree = {
+            "version": 1,
+            "deviceId": identity.device_id,
+            "publicKeyPem": _pem(private.public_key()),
+            "privateKeyPem": _pem(private),
+            "createdAtMs": at_ms,
+        }
+        JsonFile(path).write(tree)
+        return identity
+
+    @classmethod
+    def _of(cls, private: "Ed25519PrivateKey") -> "Identity":
+        public = PublicKey(private.public_key().public_bytes_raw())
+        return cls(public.device_id, public.text, private)
+
+
+def to_base64url(raw: bytes) -> str:
+    """Without padding, as the wire has it."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def from_base64url(text: str) -> bytes | None:
+    """Strictly: no other alphabet, no spaces, no bits left over; padding may be there or not."""
+    bare = text.rstrip("=")
+    try:
+        raw = base64.b64decode(
+            bare.encode("ascii") + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True
+        )
+    except (binascii.Error, ValueError):
+        return None
+    return raw if to_base64url(raw) == bare else None
+
+
+def _from_pem(text: str) -> bytes | None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = load_pem_public_key(text.encode("ascii", "replace"))
+        if isinstance(key, Ed25519PublicKey):
+            return key.public_bytes_raw()
+    return None
+
+
+def _pem(key: "Ed25519PrivateKey | Ed25519PublicKey") -> str:
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if isinstance(key, Ed25519PrivateKey):
+        plain = form.NoEncryption()
+        return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, plain).decode()
+    return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _unusable(path: Path) -> HomarusError:
+    kind = UserError if path.is_file() else StoreError
+    return kind(
+        f"{path} holds no device identity",
+        fix="put back a copy of it, or remove it: a new one is made, and must be paired again",
+    )

@@ -1,0 +1,93 @@
+"""A small file that holds one JSON object, which other programs may read and write too.
+
+It is read again when its stamp has changed, replaced in one step, and readable by its owner
+alone. What cannot be read counts as empty, is told of, and is kept aside before the first write.
+"""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+
+from homarus.core.errors import DiskFull, StoreError
+from homarus.core.message import Json
+from homarus.store.place import Stamp, make_folder, stamp_of
+
+MAX_BYTES = 4 << 20
+_log = logging.getLogger(__name__)
+
+
+class JsonFile:
+    """One file, there or not."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: Stamp | None = None
+        self._tree: dict[str, Json] = {}
+        self._is_damaged = False
+
+    def read(self) -> dict[str, Json]:
+        """The object. It is the caller's own, down to the entries, which are not to be changed."""
+        stamp = stamp_of(self.path)
+        if stamp is None:
+            self._tree, self._is_damaged = {}, os.path.lexists(self.path)
+        elif stamp != self._stamp:
+            self._tree = self._load(stamp)
+        self._stamp = stamp
+        return dict(self._tree)
+
+    def write(self, tree: dict[str, Json]) -> None:
+        """Put this object in the file's place; it is on disk when this returns."""
+        self.read()
+        data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        try:
+            make_folder(self.path.parent)
+            if self._is_damaged:
+                self.path.rename(self.path.with_name(f"{self.path.name}.corrupt"))
+            temporary.unlink(missing_ok=True)  # of a process that died
+            _write_through(temporary, data)
+            temporary.replace(self.path)
+            _sync(self.path.parent)
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            kind = DiskFull if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
+            raise kind(
+                f"{self.path} was not changed: {exc.strerror or exc}",
+                fix="check the room on its disk and who owns its folder",
+            ) from exc
+        self._tree, self._stamp, self._is_damaged = dict(tree), stamp_of(self.path), False
+
+    def _load(self, stamp: Stamp) -> dict[str, Json]:
+        self._is_damaged = True
+        try:
+            if stamp.size > MAX_BYTES:
+                raise ValueError("it is too large")
+            tree = json.loads(self.path.read_bytes())
+        except (OSError, ValueError, RecursionError) as exc:
+            _log.warning("%s cannot be read and counts as empty: %s", self.path, exc)
+            return {}
+        if not isinstance(tree, dict):
+            _log.warning("%s is no JSON object and counts as empty", self.path)
+            return {}
+        self._is_damaged = False
+        return tree
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

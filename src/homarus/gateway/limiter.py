@@ -1,0 +1,108 @@
+"""How often somebody may guess wrong: per client address and kind of secret.
+
+After too many failures within the window the source is locked out for a while, and a right
+answer does not help it then. Programs of this machine are exempt; its browsers are not, for any
+page they show can make them guess. Memory is bounded: of too many sources, those that were quiet
+the longest are forgotten.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Literal
+
+from homarus.config.schema import RateLimit
+from homarus.core.clock import Clock
+from homarus.gateway.door import Door, Entrance, is_loopback
+
+MAX_SOURCES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who guesses what."""
+
+    ip: str
+    kind: Literal["shared-secret", "device-token", "hook-token"]
+    is_browser: bool
+    is_local: bool
+
+    @classmethod
+    def of(
+        cls,
+        door: Door,
+        entrance: Entrance,
+        kind: Literal["shared-secret", "device-token", "hook-token"],
+    ) -> "Source":
+        ip = entrance.client_ip(door)
+        # Behind a proxy that we do not know, everybody has the proxy's address: not exempt.
+        is_local = is_loopback(ip) and not door.is_forwarded
+        return cls(_block(ip), kind, door.is_browser, is_local)
+
+
+@dataclass(slots=True)
+class _Failures:
+    at_s: list[float] = field(default_factory=list)
+    locked_until_s: float = 0.0
+
+
+class Limiter:
+    """Counts failures; asked before a secret is compared."""
+
+    def __init__(
+        self, clock: Clock, limits: RateLimit | None = None, max_sources: int = MAX_SOURCES
+    ) -> None:
+        self._clock = clock
+        self._limits = limits or RateLimit()
+        self._max_sources = max_sources
+        self._sources: OrderedDict[tuple[str, str, bool], _Failures] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def wait_ms(self, source: Source) -> int:
+        """How long the source is locked out still; 0 when it may try."""
+        found = self._sources.get(_key(source))
+        if found is None or self._is_exempt(source):
+            return 0
+        left_s = found.locked_until_s - self._clock.monotonic()
+        return max(0, round(left_s * 1000))
+
+    def fail(self, source: Source) -> int:
+        """Note a failure; how long the source must wait now."""
+        if self._is_exempt(source):
+            return 0
+        now_s = self._clock.monotonic()
+        found = self._sources.setdefault(_key(source), _Failures())
+        self._sources.move_to_end(_key(source))
+        since_s = now_s - self._limits.window_ms / 1000
+        found.at_s = [at_s for at_s in found.at_s if at_s > since_s]
+        found.at_s.append(now_s)
+        if len(found.at_s) >= self._limits.max_attempts:
+            found.locked_until_s = now_s + self._limits.lockout_ms / 1000
+            found.at_s.clear()
+        while len(self._sources) > self._max_sources:
+            self._sources.popitem(last=False)
+        return self.wait_ms(source)
+
+    def forget(self, source: Source) -> None:
+        """The source showed that it knows the secret."""
+        self._sources.pop(_key(source), None)
+
+    def _is_exempt(self, source: Source) -> bool:
+        return self._limits.exempt_loopback and source.is_local and not source.is_browser
+
+
+def _key(source: Source) -> tuple[str, str, bool]:
+    return source.ip, source.kind, source.is_browser
+
+
+def _block(ip: str) -> str:
+    """An IPv6 host has a whole network of addresses to guess from: it counts as one."""
+    try:
+        address = ip_address(ip)
+    except ValueError:
+        return ip
+    if isinstance(address, IPv6Address) and not address.is_loopback:
+        return str(ip_network((address, 64), strict=False))
+    return ip

@@ -1,0 +1,91 @@
+"""Where the gateway listens, and that it does not stand open.
+
+`resolve_listen` is asked before a socket is opened: beyond this machine, nobody listens without
+a token or a password.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from homarus.config.schema import Gateway
+from homarus.core.errors import ConfigError
+from homarus.gateway.auth import Auth
+from homarus.gateway.door import is_loopback, plain_ip
+
+DEFAULT_PORT = 18789
+LOOPBACK = "127.0.0.1"
+_PORT_VARIABLES = ("OPENCLAW_GATEWAY_PORT", "CLAWDBOT_GATEWAY_PORT")
+_FIX = "set gateway.auth.token (homarus config set gateway.auth.token …), or bind to loopback"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An address to listen on; `others` are tried too and may be missing on this machine."""
+
+    host: str
+    port: int
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+
+def resolve_port(gateway: Gateway, env: Mapping[str, str], port: int | None = None) -> int:
+    """The flag, the environment, the config, the default: the first that says something."""
+    if port is not None:
+        return port
+    for name in _PORT_VARIABLES:
+        text = env.get(name, "").strip()
+        if not text:
+            continue
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) < 65_536):
+            raise ConfigError(f"{text[:20]!r} is not a port", key=name, fix="use 1 to 65535")
+        return int(text)
+    return gateway.port or DEFAULT_PORT
+
+
+def resolve_listen(
+    gateway: Gateway,
+    env: Mapping[str, str],
+    auth: Auth,
+    *,
+    port: int | None = None,
+    bind: str | None = None,
+) -> Listen:
+    """Where to listen, or a ConfigError: the address is wrong, or it would stand open."""
+    listen = _address(gateway, bind or gateway.bind, resolve_port(gateway, env, port))
+    if not listen.is_loopback and auth.mode == "none":
+        raise ConfigError(
+            f"refusing to listen on {listen.host} without a token or a password",
+            key="gateway.bind",
+            fix=_FIX,
+        )
+    return listen
+
+
+def _address(gateway: Gateway, bind: str, port: int) -> Listen:
+    match bind:
+        case "loopback" | "auto":
+            return Listen(LOOPBACK, port, ("::1",))
+        case "lan":
+            return Listen("0.0.0.0", port, ("::",))  # noqa: S104 - what `lan` asks for; never without auth
+        case "custom":
+            return Listen(_custom(gateway.custom_bind_host), port)
+    raise ConfigError(
+        f"bind {bind!r} is not built",
+        key="gateway.bind",
+        fix="use loopback, lan, or custom with gateway.customBindHost",
+    )
+
+
+def _custom(text: str | None) -> str:
+    host = (text or "").strip()
+    found = LOOPBACK if host.lower() == "localhost" else plain_ip(host)
+    if not found:
+        raise ConfigError(
+            f"{host!r} is not an address" if host else "bind is custom, and no address is given",
+            key="gateway.customBindHost",
+            fix="give an IP address of this machine",
+        )
+    return found

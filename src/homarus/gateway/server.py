@@ -1,0 +1,236 @@
+"""The gateway: every connection, what all of them are told, and the state they share.
+
+It exists from the moment the port is open; the program behind it (`host`) comes a little later.
+A client that connects in between is challenged at once and greeted when there is one.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from homarus import __version__
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.message import Json
+from homarus.core.tasks import contain
+from homarus.gateway import frames
+from homarus.gateway.client import RESTART, Connection, Greeter
+from homarus.gateway.events import BUS_SIZE, Events
+from homarus.gateway.frames import TICK_S
+from homarus.gateway.host import Host
+from homarus.gateway.method import Caller, Method, Scope
+from homarus.gateway.presence import Presence
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 10.0
+# Which scope an event needs, by how its name begins. What is not here is for everybody.
+_GUARDS: tuple[tuple[str, Scope], ...] = (
+    ("exec.approval.", "approvals"),
+    ("device.pair.", "pairing"),
+    ("node.pair.", "pairing"),
+    ("tick", "none"),
+    ("shutdown", "none"),
+    ("", "read"),
+)
+EVENTS = (
+    "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health",
+    "device.pair.requested", "device.pair.resolved", "config", "gap",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since the start, for `/metrics`."""
+
+    connections: int = 0
+    refused: int = 0
+    requests: int = 0
+    events: int = 0
+    dropped: int = 0
+
+
+class Gateway:
+    """The middle of the star. Made once per process."""
+
+    def __init__(
+        self,
+        *,
+        greet: Greeter,
+        methods: Mapping[str, Method],
+        unbuilt: Mapping[str, str],
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.greet, self.methods, self.unbuilt = greet, methods, unbuilt
+        self.ready = asyncio.Event()
+        self.stopping = False
+        self.counts = Counts()
+        self.started_ms = self.clock.now_ms()
+        self.presence = Presence(self.clock, __version__)
+        self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
+        self.health: Mapping[str, Json] = {}
+        self.config_problem = ""  # why the file on disk is not the one in use
+        self._connections: dict[str, Connection] = {}
+        self._seq = 0
+        self._health_version = 1
+        self._host: Host | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def host(self) -> Host:
+        """The program behind; Unavailable until it is there."""
+        if self._host is None:
+            raise Unavailable("the gateway is starting", retry_after_ms=500)
+        return self._host
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.clock.now_ms() - self.started_ms
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Those that have shown who they are."""
+        return tuple(self._connections.values())
+
+    @property
+    def state_version(self) -> dict[str, int]:
+        return {"presence": self.presence.version, "health": self._health_version}
+
+    async def run(self, host: Host) -> None:
+        """Serve with this program behind, until cancelled."""
+        with host.bus.subscribe(BUS_SIZE) as news:
+            async with asyncio.TaskGroup() as group:
+                self._host, self._group = host, group
+                self.ready.set()
+                try:
+                    group.create_task(self._tick())
+                    await self.events.follow(news)
+                finally:
+                    self._host = self._group = None
+
+    def method(self, name: str) -> Method:
+        """What a client asks for by this name."""
+        if found := self.methods.get(name):
+            return found
+        if why := self.unbuilt.get(name):
+            raise Unavailable(f"{name}: {why}")
+        raise InvalidRequest(f"unknown method: {name}")
+
+    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None:
+        """Tell every client that may know; each such event has the next number."""
+        self._seq += 1
+        version = self.state_version if event in {"presence", "health"} else None
+        scope = next(scope for start, scope in _GUARDS if event.startswith(start))
+        told = [c for c in self._connections.values() if c.caller and c.caller.may(scope)]
+        if not told:
+            return
+        text = frames.event(event, payload, self._seq, version)
+        self.counts.events += len(told)
+        for connection in told:
+            connection.tell(text, drop_if_slow=drop_if_slow)
+
+    def send(self, conn_id: str, event: str, payload: Json) -> None:
+        """Tell one client; such an event has no number."""
+        if connection := self._connections.get(conn_id):
+            self.counts.events += 1
+            connection.tell(frames.event(event, payload))
+
+    def start(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something that outlives the request it came with. Its failure is logged."""
+        if self._group is None:
+            raise Unavailable("the gateway is starting", retry_after_ms=500)
+        self._group.create_task(contain(name, run, lambda _exc: None), name=name)
+
+    def join_run(self, run_id: str, caller: Caller) -> None:
+        """The caller started this run or came to it: it gets the run's tool events too."""
+        if "tool-events" in caller.caps:
+            self.events.join(run_id, caller.conn_id)
+
+    def catch_up(self, session_key: str, caller: Caller) -> None:
+        """The caller looks at a session: it gets what live runs have said so far."""
+        self.events.catch_up(session_key, caller.conn_id, tools="tool-events" in caller.caps)
+
+    def note_health(self, health: Mapping[str, Json]) -> None:
+        """A new picture of how things are."""
+        self.health = health
+        self._health_version += 1
+        self.broadcast("health", dict(health), drop_if_slow=True)
+
+    def tell_presence(self) -> None:
+        """Something in the list of clients changed."""
+        self.broadcast("presence", {"presence": self.presence.entries()}, drop_if_slow=True)
+
+    def joined(self, connection: Connection, caller: Caller) -> None:
+        """A client has shown who it is."""
+        self._connections[connection.id] = connection
+        self.counts.connections += 1
+        log.info(
+            "client connected: %s %s (%s) from %s", caller.client_id, caller.version, caller.mode,
+            caller.ip or "here",
+        )  # fmt: skip
+        if self.presence.join(caller):
+            self.tell_presence()
+
+    def left(self, connection: Connection, caller: Caller) -> None:
+        """A client is gone."""
+        self._connections.pop(connection.id, None)
+        self.events.leave(connection.id)
+        if self.presence.leave(caller) and not self.stopping:
+            self.tell_presence()
+
+    def disconnect(self, which: Callable[[Caller], bool], reason: str) -> int:
+        """Close the connections of these clients at once; how many there were."""
+        found = [c for c in self._connections.values() if c.caller and which(c.caller)]
+        for connection in found:
+            connection.hang_up(1008, reason)
+        return len(found)
+
+    async def stop(self, reason: str, *, restart_ms: int | None = None) -> None:
+        """Say goodbye, let live runs end, stop those that do not, close every connection."""
+        self.stopping = True
+        expected: dict[str, Json] = {} if restart_ms is None else {"restartExpectedMs": restart_ms}
+        self.broadcast("shutdown", {"reason": reason, **expected})
+        if self._host is not None:
+            await self._let_runs_end(self._host)
+        for connection in self.connections:
+            connection.close(RESTART, "service restart")
+
+    async def _let_runs_end(self, host: Host) -> None:
+        deadline_s = self.clock.monotonic() + DRAIN_S
+        while host.live_runs() and self.clock.monotonic() < deadline_s:
+            await self.clock.sleep(0.05)
+        for run in self.events.live():
+            log.warning("stopping run %s: it did not end within %.0f s", run.run_id, DRAIN_S)
+            host.abort(run.session_key, run.run_id)
+        while host.live_runs() and self.clock.monotonic() < deadline_s + 1:
+            await self.clock.sleep(0.02)
+
+    async def _tick(self) -> None:
+        while True:
+            await self.clock.sleep(TICK_S)
+            self.broadcast("tick", {"ts": self.clock.now_ms()}, drop_if_slow=True)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await self.clock.sleep(seconds)
+            call()
+
+        if self._group is not None:
+            self._group.create_task(wait())
+
+    async def _is_verbose(self, session_key: str) -> bool:
+        record = await self.host.store.session(session_key)
+        return record is not None and record.data.get("verboseLevel") == "full"
+
+
+def memory_bytes() -> int:
+    """How much memory this process holds now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - not a file
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0

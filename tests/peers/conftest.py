@@ -1,0 +1,45 @@
+"""What the peers' tests share: a scripted model, a gateway on it, a browser, the original."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from homarus.testing.model_server import ModelServer
+from tests.peers.browser import Browser, chromium
+from tests.peers.gateway import TOKEN, Running, model_server, new_home, running_gateway
+from tests.peers.install import Original, debian, original_client
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with model_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One gateway for a whole module, in a home of its own."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    home = new_home(tmp_path_factory.mktemp("gateway"), kept, model)
+    with running_gateway(home, "--token", TOKEN) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    debian(chromium="chromium")
+    with chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def original() -> Original:
+    return original_client()
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path) -> dict[str, str]:
+    """The environment of a person who never used this machine: no files, no keys."""
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color"}

@@ -1,0 +1,131 @@
+"""The real gateway process on a free port, and the scripted model behind it."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from homarus.testing.model_server import ModelServer
+from tests.e2e.program import Home
+
+TOKEN = "peers-" + "0123456789abcdef"
+READY_S = 30.0
+
+
+@dataclass
+class Running:
+    """A gateway that runs: where, and what it says."""
+
+    home: Home
+    port: int
+    process: subprocess.Popen[str]
+    _lines: list[str]
+    _more: threading.Condition = field(repr=False)
+
+    @property
+    def page(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        with self._more:
+            return "".join(self._lines)
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until the gateway's output has this."""
+        return _wait_for(pattern, self._lines, self._more, self.process)
+
+
+@contextmanager
+def running_gateway(home: Home, *args: str, port: int = 0) -> Iterator[Running]:
+    """`homarus gateway run`, until the block ends."""
+    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", str(port), *args]
+    process = subprocess.Popen(
+        command,
+        env={**home.env, "PYTHONUNBUFFERED": "1"},
+        cwd=home.path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines: list[str] = []
+    more = threading.Condition()
+    reader = threading.Thread(target=_read, args=(process, lines, more))
+    reader.start()
+    try:
+        found = _wait_for(r"(?:ws|http)://127\.0\.0\.1:(\d+)", lines, more, process)
+        yield Running(home, int(found[1]), process, lines, more)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=15)
+        finally:
+            process.kill()
+            reader.join()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _read(process: subprocess.Popen[str], lines: list[str], more: threading.Condition) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        with more:
+            lines.append(line)
+            more.notify_all()
+    with more:
+        more.notify_all()
+
+
+def _wait_for(
+    pattern: str, lines: list[str], more: threading.Condition, process: subprocess.Popen[str]
+) -> re.Match[str]:
+    deadline_s = time.monotonic() + READY_S
+    with more:
+        while not (found := re.search(pattern, "".join(lines))):
+            left_s = deadline_s - time.monotonic()
+            assert process.poll() is None, f"the gateway ended: {''.join(lines)}"
+            assert left_s > 0, f"no {pattern!r} in {''.join(lines)}"
+            more.wait(min(left_s, 0.5))
+    return found
+
+
+@contextmanager
+def model_server() -> Iterator[ModelServer]:
+    """A scripted model in a thread of this process, so that a test can tell it what to say."""
+    started: list[tuple[ModelServer, asyncio.AbstractEventLoop]] = []
+    ready = threading.Event()
+
+    async def serve() -> None:
+        async with ModelServer() as server:
+            started.append((server, asyncio.get_running_loop()))
+            ready.set()
+            await stop.wait()
+
+    stop = asyncio.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(READY_S)
+    server, loop = started[0]
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+def new_home(folder: Path, env: dict[str, str], model: ModelServer) -> Home:
+    """A home whose one model is the scripted one."""
+    home = Home(folder, {**env, "HOME": str(folder), "NO_PROXY": "127.0.0.1"})
+    home.use_model(model.url)
+    return home

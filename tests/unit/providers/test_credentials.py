@@ -1,0 +1,466 @@
+"""An agent's credentials: what is offered, what a secret costs, what a failure does."""
+
+import asyncio
+import itertools
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.check import check
+from homarus.config.paths import Paths
+from homarus.core.errors import (
+    AuthFailed,
+    BadRequest,
+    BillingFailed,
+    ContentFiltered,
+    ContextOverflow,
+    ImageTooLarge,
+    ProviderError,
+    RateLimited,
+    UnknownName,
+)
+from homarus.providers.credentials import Candidate, Credentials, open_credentials
+from homarus.providers.profile_file import FILE
+from homarus.providers.rotation import HOUR_MS, MINUTE_MS
+from homarus.testing.clock import FakeClock
+
+
+class Home:
+    """A state directory with agents, a configuration and an environment."""
+
+    def __init__(self, path: Path) -> None:
+        self.paths = Paths.find({}, path)
+        self.clock = FakeClock()
+        self.config: dict[str, Any] = {"agents": {"list": [{"id": "main"}, {"id": "ops"}]}}
+        self.env: dict[str, str] = {}
+
+    def file(self, agent: str = "main") -> Path:
+        return self.paths.agent_dir(agent) / FILE
+
+    def put(self, agent: str = "main", **content: Any) -> None:
+        self.file(agent).parent.mkdir(parents=True, exist_ok=True)
+        self.file(agent).write_text(json.dumps({"version": 1, **content}))
+        self.file(agent).chmod(0o600)
+
+    def keys(self, *ids: str, agent: str = "main", **more: Any) -> None:
+        self.put(agent, profiles={id_: key(f"sk-{id_}") for id_ in ids}, **more)
+
+    def stored(self, agent: str = "main") -> Any:
+        return json.loads(self.file(agent).read_text())
+
+    def open(self, agent: str = "main") -> Credentials:
+        config = check(self.config).config
+        assert config
+        return open_credentials(config, self.env, self.paths, agent, self.clock)
+
+
+def key(secret: str, provider: str = "openai") -> dict[str, Any]:
+    return {"type": "api_key", "provider": provider, "key": secret}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def offered(credentials: Credentials, provider: str = "openai", **how: Any) -> list[str]:
+    return [each.profile_id for each in credentials.candidates(provider, **how)]
+
+
+def secret(candidate: Candidate) -> str:
+    return asyncio.run(candidate.secret())
+
+
+def pick(credentials: Credentials, id_: str, model: str = "") -> Candidate:
+    found = credentials.candidates("openai", model=model)
+    return next(each for each in found if each.profile_id == id_)
+
+
+def test_nothing_there_is_nothing_offered_and_the_error_says_what_to_do(home: Home) -> None:
+    credentials = home.open()
+    assert credentials.candidates("openai") == ()
+    error = credentials.none_for("openai")
+    assert "OPENAI_API_KEY" in error.fix and "homarus models auth add openai" in error.fix
+    assert not home.paths.state.exists(), "looking makes no file"
+
+
+def test_kinds_come_in_order_and_after_them_the_configuration_and_the_environment(
+    home: Home,
+) -> None:
+    far = home.clock.now_ms() + HOUR_MS
+    home.put(
+        profiles={
+            "k": key("sk-k"),
+            "t": {"type": "token", "provider": "OpenAI", "token": "t", "expires": far},
+            "o": {"type": "oauth", "provider": "openai", "access": "a", "expires": far},
+            "other": key("x", "groq"),
+        }
+    )
+    home.config["models"] = {"providers": {"openai": {"apiKey": "sk-config"}}}
+    home.env["OPENAI_API_KEY"] = "sk-env"
+    credentials = home.open()
+    ids = ["o", "t", "k", "config:openai", "env:OPENAI_API_KEY"]
+    assert offered(credentials) == ids
+    found = credentials.candidates("openai")
+    assert [secret(each) for each in found] == ["a", "t", "sk-k", "sk-config", "sk-env"]
+    assert [each.kind for each in found] == ["oauth", "token", "api_key", "api_key", "api_key"]
+    assert "sk-k" not in repr(found)
+
+
+def test_the_same_key_in_two_places_is_offered_once(home: Home) -> None:
+    home.put(profiles={"a": key("${OPENAI_API_KEY}")})
+    home.env["OPENAI_API_KEY"] = "sk-same"
+    home.config["models"] = {"providers": {"openai": {"apiKey": "sk-same"}}}
+    assert offered(home.open()) == ["a"]
+
+
+def test_a_server_of_ones_own_may_have_a_variable_of_its_name(home: Home) -> None:
+    home.env |= {"MY_LLM_API_KEY": "k-123456", "GOOGLE_API_KEY": "g2", "GEMINI_API_KEY": "g1"}
+    assert offered(home.open(), "my-llm") == ["env:MY_LLM_API_KEY"]
+    assert offered(home.open(), "google") == ["env:GEMINI_API_KEY", "env:GOOGLE_API_KEY"]
+
+
+def test_the_last_good_one_is_first_and_then_the_longest_unused(home: Home) -> None:
+    usage = {"a": {"lastUsed": 3}, "b": {"lastUsed": 1}, "c": {"lastUsed": 2}}
+    home.keys("a", "b", "c", usageStats=usage, lastGood={"openai": "c"})
+    assert offered(home.open()) == ["c", "b", "a"]
+
+
+def test_an_order_that_was_set_is_all_there_is(home: Home) -> None:
+    home.config["auth"] = {"order": {"OpenAI": ["b", "gone", "env:OPENAI_API_KEY"]}}
+    home.env["OPENAI_API_KEY"] = "sk-env"
+    home.keys("a", "b", "c", lastGood={"openai": "a"})
+    assert offered(home.open()) == ["b", "env:OPENAI_API_KEY"]
+    home.keys("a", "b", "c", order={"openai": ["c", "a"]})
+    assert offered(home.open()) == ["c", "a"], "the agent's own order wins"
+
+
+def test_a_resting_one_comes_last_and_says_until_when(home: Home) -> None:
+    now = home.clock.now_ms()
+    usage = {"a": {"cooldownUntil": now + 9000}, "b": {"disabledUntil": now + 5000}}
+    home.keys("a", "b", "c", usageStats=usage, order={"openai": ["a", "b", "c"]})
+    found = home.open().candidates("openai")
+    assert [each.profile_id for each in found] == ["c", "b", "a"]
+    assert [each.rests_until_ms - now for each in found[1:]] == [5000, 9000]
+    assert found[0].rests_until_ms == 0
+
+
+def test_a_pinned_profile_is_the_only_one_resting_or_not(home: Home) -> None:
+    home.keys("a", "b", usageStats={"b": {"cooldownUntil": home.clock.now_ms() + 9000}})
+    credentials = home.open()
+    assert offered(credentials, locked="b") == ["b"]
+    assert offered(credentials, preferred="a") == ["a", "b"]
+    assert offered(credentials, preferred="b") == ["a", "b"], "a preference waits its turn"
+    with pytest.raises(UnknownName, match="auth profile"):
+        credentials.candidates("openai", locked="zzz")
+
+
+def test_a_pin_of_another_provider_does_not_bind(home: Home) -> None:
+    home.put(profiles={"a": key("sk"), "g": key("gk", "groq")})
+    assert offered(home.open(), locked="g") == ["a"]
+    assert offered(home.open(), "groq", locked="g") == ["g"]
+
+
+def test_a_pinned_profile_that_cannot_be_used_says_why(home: Home) -> None:
+    home.put(profiles={"a": key("sk"), "t": {"type": "token", "provider": "openai"}})
+    (only,) = home.open().candidates("openai", locked="t")
+    with pytest.raises(AuthFailed, match="t cannot be used: it holds no key"):
+        secret(only)
+
+
+def test_what_cannot_be_used_is_not_offered_and_is_explained(home: Home) -> None:
+    past = home.clock.now_ms() - 1
+    home.config["auth"] = {
+        "profiles": {
+            "elsewhere": {"provider": "groq", "mode": "api_key"},
+            "mode": {"provider": "openai", "mode": "oauth"},
+            "fine": {"provider": "openai", "mode": "oauth"},
+        }
+    }
+    home.put(
+        profiles={
+            "empty": {"type": "api_key", "provider": "openai"},
+            "late": {"type": "token", "provider": "openai", "token": "t", "expires": past},
+            "out": {"type": "oauth", "provider": "openai", "access": "a", "expires": past},
+            "unset": key("${NOT_SET}"),
+            "exec": {**key(""), "keyFrom": {"source": "exec", "command": ["touch", "pwned"]}},
+            "elsewhere": key("sk-1"),
+            "mode": key("sk-2"),
+            "fine": {"type": "token", "provider": "openai", "token": "t"},
+        }
+    )
+    credentials = home.open()
+    assert offered(credentials) == ["fine"]
+    problems = {e.profile.id: e.problem for e in credentials.entries("openai") if e.problem}
+    assert set(problems) == {"empty", "late", "out", "unset", "exec", "elsewhere", "mode"}
+    told = credentials.none_for("openai").message
+    for id_, problem in problems.items():
+        assert f"{id_}: {problem}" in told
+
+
+def test_another_agent_has_its_own_and_the_main_agents(home: Home) -> None:
+    home.keys("shared", "mine", order={"openai": ["mine"]})
+    home.put("ops", profiles={"mine": key("sk-ops"), "own": key("sk-own")})
+    credentials = home.open("ops")
+    assert offered(credentials) == ["mine"]
+    home.keys("shared", "mine")
+    assert sorted(offered(credentials)) == ["mine", "own", "shared"]
+    assert secret(pick(credentials, "mine")) == "sk-ops"
+    assert sorted(offered(home.open("main"))) == ["mine", "shared"]
+
+
+def test_what_is_learnt_is_written_where_the_profile_came_from(home: Home) -> None:
+    home.keys("shared")
+    home.keys("own", agent="ops")
+    credentials = home.open("ops")
+    credentials.mark_good(pick(credentials, "shared"))
+    credentials.mark_failed(pick(credentials, "own"), "timeout")
+    assert home.stored()["usageStats"]["shared"]["lastUsed"] == home.clock.now_ms()
+    assert home.stored()["lastGood"] == {"openai": "shared"}
+    assert (
+        "usageStats" not in home.stored("ops") or "shared" not in home.stored("ops")["usageStats"]
+    )
+    assert home.stored("ops")["usageStats"]["own"]["errorCount"] == 1
+    assert list(home.stored("ops")["profiles"]) == ["own"], "nothing is copied"
+
+
+def test_an_agent_without_a_file_gets_none_from_using_the_main_agents(home: Home) -> None:
+    home.keys("shared")
+    credentials = home.open("ops")
+    credentials.mark(pick(credentials, "shared"))
+    asyncio.run(credentials.close())
+    assert not home.file("ops").exists()
+
+
+def test_four_failures_rest_one_five_twentyfive_and_sixty_minutes(home: Home) -> None:
+    home.keys("a")
+    credentials = home.open()
+    rests = []
+    for _ in range(5):
+        candidate = pick(credentials, "a")
+        credentials.mark(candidate, RateLimited("x"))
+        until_ms = pick(credentials, "a").rests_until_ms
+        rests.append((until_ms - home.clock.now_ms()) // MINUTE_MS)
+        asyncio.run(home.clock.advance(rests[-1] * 60))
+    assert rests == [1, 5, 25, 60, 60]
+    assert home.stored()["usageStats"]["a"]["failureCounts"] == {"rate_limit": 5}
+
+
+@pytest.mark.parametrize("error", [BadRequest, ContextOverflow, ContentFiltered, ImageTooLarge])
+def test_a_400_never_rests_a_credential(home: Home, error: type[ProviderError]) -> None:
+    home.keys("a")
+    home.env["OPENAI_API_KEY"] = "sk-env"
+    credentials = home.open()
+    before = home.file().read_bytes()
+    for candidate in credentials.candidates("openai", model="gpt"):
+        for _ in range(50):
+            credentials.mark(candidate, error("bad", status=400))
+            credentials.mark_failed(candidate, "format")
+    asyncio.run(credentials.close())
+    assert all(not each.rests_until_ms for each in credentials.candidates("openai", model="gpt"))
+    assert home.file().read_bytes() == before
+
+
+def test_billing_hours_are_the_configurations(home: Home) -> None:
+    home.config["auth"] = {
+        "cooldowns": {
+            "billingBackoffHours": 2,
+            "billingBackoffHoursByProvider": {"Groq": 0.5},
+            "billingMaxHours": 3,
+        }
+    }
+    home.put(profiles={"a": key("x"), "g": key("y", "groq")})
+    credentials = home.open()
+    rests = []
+    for provider in ("openai", "groq", "openai"):
+        (candidate,) = credentials.candidates(provider)
+        credentials.mark(candidate, BillingFailed("empty"))
+        (resting,) = credentials.candidates(provider)
+        rests.append((resting.rests_until_ms - home.clock.now_ms()) / HOUR_MS)
+    assert rests == [2, 0.5, 3]
+    assert home.stored()["usageStats"]["a"]["disabledReason"] == "billing"
+
+
+def test_a_limit_of_one_model_leaves_the_credential_to_the_others(home: Home) -> None:
+    home.keys("a")
+    credentials = home.open()
+    credentials.mark(pick(credentials, "a", "big"), RateLimited("x", after_s=90))
+    assert pick(credentials, "a", "big").rests_until_ms == home.clock.now_ms() + 90_000
+    assert pick(credentials, "a", "small").rests_until_ms == 0
+    assert pick(home.open(), "a", "big").rests_until_ms, "another process knows it too"
+    credentials.mark(pick(credentials, "a", "small"), AuthFailed("x"))
+    assert pick(credentials, "a", "third").rests_until_ms
+
+
+def test_a_key_from_the_environment_rests_for_this_process_and_no_file_is_made(home: Home) -> None:
+    home.env["OPENAI_API_KEY"] = "sk-env"
+    credentials = home.open()
+    (candidate,) = credentials.candidates("openai")
+    credentials.mark(candidate, AuthFailed("x"))
+    assert credentials.candidates("openai")[0].rests_until_ms
+    credentials.mark(candidate)
+    assert not credentials.candidates("openai")[0].rests_until_ms
+    asyncio.run(credentials.close())
+    assert not home.paths.state.exists()
+
+
+def test_a_thousand_requests_that_fail_together_are_one_failure_and_one_write(home: Home) -> None:
+    home.keys("a")
+    credentials = home.open()
+    asked = [pick(credentials, "a") for _ in range(1000)]
+    asyncio.run(home.clock.advance(2))
+    writes = set()
+    for candidate in asked:
+        credentials.mark(candidate, RateLimited("x"))
+        writes.add(home.file().stat().st_ino)
+    assert home.stored()["usageStats"]["a"]["errorCount"] == 1
+    assert len(writes) == 1
+
+
+def test_a_success_costs_at_most_one_write_a_minute(home: Home) -> None:
+    home.keys("a", "b")
+    credentials = home.open()
+    inodes = []
+    for _ in range(180):
+        credentials.mark(pick(credentials, "a"))
+        inodes.append(home.file().stat().st_ino)
+        asyncio.run(home.clock.advance(1))
+    changes = sum(one != other for one, other in itertools.pairwise(inodes))
+    assert changes == 2
+    last = credentials.entries("openai")[0].usage.last_used_ms
+    assert last == home.clock.now_ms() - 1000, "this process knows the exact time"
+    asyncio.run(credentials.close())
+    assert home.stored()["usageStats"]["a"]["lastUsed"] == last
+
+
+def test_a_recovery_is_written_at_once(home: Home) -> None:
+    home.keys("a", lastGood={"openai": "a"})
+    credentials = home.open()
+    credentials.mark(pick(credentials, "a"))
+    credentials.mark(pick(credentials, "a"), RateLimited("x"))
+    assert home.stored()["usageStats"]["a"]["errorCount"] == 1
+    credentials.mark(pick(credentials, "a"))
+    assert home.stored()["usageStats"]["a"] == {"lastUsed": home.clock.now_ms(), "errorCount": 0}
+
+
+def test_inside_a_loop_marks_are_written_behind_and_all_arrive(home: Home) -> None:
+    home.keys("a", "b")
+
+    async def main() -> None:
+        credentials = home.open()
+        for id_ in ("a", "b"):
+            credentials.mark(pick(credentials, id_), AuthFailed("x"))
+            assert pick(credentials, id_).rests_until_ms
+        await credentials.close()
+
+    asyncio.run(main())
+    assert {id_: s["errorCount"] for id_, s in home.stored()["usageStats"].items()} == {
+        "a": 1,
+        "b": 1,
+    }
+
+
+def test_marks_that_cannot_be_written_hold_all_the_same_and_are_written_later(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.keys("a")
+    credentials = home.open()
+    candidate = pick(credentials, "a")
+    content = home.file().read_text()
+    home.put(profiles={"a": key("sk-a")}, version=2)
+    with caplog.at_level(logging.WARNING):
+        credentials.mark(candidate, RateLimited("x"))
+    assert "not saved" in caplog.text
+    assert pick(credentials, "a").rests_until_ms
+    home.file().write_text(content)
+    asyncio.run(credentials.flush())
+    assert home.stored()["usageStats"]["a"]["errorCount"] == 1
+
+
+def test_a_profile_that_is_taken_away_meanwhile_stays_away(home: Home) -> None:
+    home.keys("a", "b")
+    credentials = home.open()
+    candidate = pick(credentials, "a")
+    home.keys("b")
+    credentials.mark(candidate, RateLimited("x"))
+    asyncio.run(credentials.close())
+    assert home.stored() == {"version": 1, "profiles": {"b": key("sk-b")}}
+    with pytest.raises(AuthFailed, match="gone"):
+        secret(candidate)
+
+
+def test_a_change_of_the_file_is_seen_at_once(home: Home) -> None:
+    home.keys("a")
+    credentials = home.open()
+    assert offered(credentials) == ["a"]
+    home.keys("a", "b")
+    assert offered(credentials) == ["a", "b"]
+    assert secret(pick(credentials, "b")) == "sk-b"
+
+
+def test_a_key_kept_in_a_file_is_read_each_time(home: Home) -> None:
+    (home.paths.home / "k").write_text("sk-file\n")
+    home.put(profiles={"a": {**key(""), "keyFrom": {"source": "file", "path": "~/k"}}})
+    credentials = home.open()
+    assert secret(pick(credentials, "a")) == "sk-file"
+    (home.paths.home / "k").unlink()
+    with pytest.raises(AuthFailed, match=r"a cannot be used: .* cannot be read"):
+        secret(pick(credentials, "a"))
+
+
+def test_a_command_of_the_configuration_is_run_once_in_a_while(home: Home) -> None:
+    log = home.paths.home / "runs"
+    code = f"open({str(log)!r}, 'a').write('x'); print('sk-printed')"
+    words = [sys.executable, "-I", "-S", "-c", code]
+    home.config["models"] = {
+        "providers": {"openai": {"apiKeyFrom": {"source": "exec", "command": words}}}
+    }
+
+    async def main() -> None:
+        credentials = home.open()
+        (candidate,) = credentials.candidates("openai")
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(candidate.secret()) for _ in range(5)]
+        assert {task.result() for task in asked} == {"sk-printed"}
+        assert log.read_text() == "x"
+        await home.clock.advance(301)
+        await candidate.secret()
+        assert log.read_text() == "xx"
+        credentials.mark(candidate, AuthFailed("x"))
+        await candidate.secret()
+        assert log.read_text() == "xxx", "a key that was refused is asked for again"
+
+    asyncio.run(main())
+
+
+def test_the_files_of_the_original_of_long_ago_are_used(home: Home) -> None:
+    folder = home.paths.state / "credentials"
+    folder.mkdir(parents=True)
+    far = home.clock.now_ms() + HOUR_MS
+    login = {"access": "acc", "refresh": "ref", "expires": far}
+    (folder / "oauth.json").write_text(json.dumps({"openai": login}))
+    (folder / "oauth.json").chmod(0o600)
+    assert offered(home.open("ops")) == ["openai:default"]
+    assert secret(pick(home.open(), "openai:default")) == "acc"
+    home.env["OPENCLAW_OAUTH_DIR"] = "~/elsewhere"
+    assert offered(home.open()) == []
+
+
+def test_what_is_wrong_with_the_files_is_told(home: Home) -> None:
+    home.keys("a")
+    home.file().chmod(0o640)
+    home.file("ops").parent.mkdir(parents=True)
+    home.file("ops").write_text("{")
+    home.file("ops").chmod(0o600)
+    told = home.open("ops").warnings
+    assert len(told) == 2
+    assert "not a JSON object" in told[0] and "chmod 600" in told[1]
+
+
+def test_a_candidate_made_by_hand_has_no_secret() -> None:
+    with pytest.raises(AuthFailed, match="nobody's"):
+        secret(Candidate("x", "openai", "api_key"))

@@ -1,0 +1,105 @@
+import asyncio
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import HomarusError, UnknownName, Unreachable
+from homarus.providers.catalog import Model, Price
+from homarus.providers.learned import Learned, Told, read_list
+from homarus.providers.models import Models
+from homarus.testing.clock import FakeClock
+from homarus.testing.model_server import ModelServer
+
+LISTS = {
+    "openrouter": {
+        "data": [
+            {
+                "id": "maker/big",
+                "context_length": 131072,
+                "architecture": {"input_modalities": ["text", "image"]},
+                "supported_parameters": ["tools", "reasoning"],
+                "pricing": {"prompt": "0.000001", "completion": "0.000004"},
+                "top_provider": {"max_completion_tokens": 8000},
+            }
+        ]
+    },
+    "groq": {"data": [{"id": "big", "context_window": 131072, "max_completion_tokens": 8000}]},
+    "vllm": {"data": [{"id": "big", "max_model_len": 131072}]},
+    "google": {
+        "models": [{"name": "models/big", "inputTokenLimit": 131072, "outputTokenLimit": 8000}]
+    },
+    "a bare list": [{"id": "big", "context_length": 131072}],
+}
+
+
+@pytest.mark.parametrize("service", LISTS)
+def test_each_service_says_it_in_its_own_words(service: str) -> None:
+    (told,) = read_list(json.dumps(LISTS[service]).encode())
+    assert told.id in {"big", "maker/big"} and told.window == 131072
+
+
+def test_prices_and_abilities_are_taken_where_they_are_told() -> None:
+    (told,) = read_list(json.dumps(LISTS["openrouter"]).encode())
+    assert (told.input, told.output, told.max_tokens) == (1.0, 4.0, 8000)
+    assert told.sees_images and told.reasoning
+
+
+@given(st.binary(max_size=200) | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["data", "id", "pricing",
+        "context_length", "architecture", "top_provider", "input_modalities"]), inner),
+).map(lambda tree: json.dumps(tree).encode()))  # fmt: skip
+def test_whatever_a_service_answers_is_read_or_refused(body: bytes) -> None:
+    with suppress(HomarusError):
+        assert len(read_list(body)) < 200
+
+
+def test_only_what_the_table_does_not_know_is_completed(tmp_path: Path) -> None:
+    learned = Learned(tmp_path)
+    learned.keep("p", [Told("m", window=5_000, max_tokens=100, input=2.0), Told("silent")])
+    guess = Model("p", "m", known=False, note="guessed")
+    assert learned.complete(guess).window == 5_000
+    assert learned.complete(guess).price == Price(input=2.0)
+    assert learned.complete(guess).note == ""
+    assert learned.complete(Model("p", "m", window=7)).window == 7
+    assert not learned.complete(Model("p", "silent", known=False)).known
+
+
+def test_a_kept_list_is_read_again_and_a_broken_one_ignored(tmp_path: Path) -> None:
+    Learned(tmp_path).keep("p/../q", [Told("m", window=5)])
+    assert list(tmp_path.iterdir()) == [tmp_path / "p_.._q.json"]
+    assert Learned(tmp_path).of("p/../q")["m"].window == 5
+    (tmp_path / "p_.._q.json").write_text('{"models": [{"id": 1, "x": 2}]}')
+    assert Learned(tmp_path).of("p/../q") == {}
+
+
+def test_refresh_asks_the_service_itself(tmp_path: Path) -> None:
+    async def main() -> int:
+        async with ModelServer() as server:
+            provider = {"baseUrl": server.url, "apiKey": "sk-x"}
+            config = Config.model_validate({"models": {"providers": {"own": provider}}})
+            paths = Paths.find({"HOME": str(tmp_path)})
+            models = Models(config, {}, paths, FakeClock(patient=False))
+            try:
+                with pytest.raises(UnknownName):
+                    await models.refresh("owm")
+                return await models.refresh("own")
+            finally:
+                await models.close()
+
+    assert asyncio.run(main()) >= 1
+
+
+def test_a_service_that_is_down_is_told_of(tmp_path: Path) -> None:
+    config = Config.model_validate(
+        {"models": {"providers": {"own": {"baseUrl": "http://127.0.0.1:9"}}}}
+    )
+    models = Models(config, {}, Paths.find({"HOME": str(tmp_path)}), FakeClock(patient=False))
+    with pytest.raises(Unreachable):
+        asyncio.run(models.refresh("own"))

@@ -1,0 +1,159 @@
+"""The scripted server's Gemini dialect: the official client understands it."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from google import genai
+from google.genai import errors, types
+
+from homarus.testing.model_server import (
+    Answer,
+    Call,
+    CallTools,
+    Fail,
+    ModelServer,
+    Overflow,
+    Say,
+    Shape,
+    Step,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+from homarus.testing.model_server.google import MODEL, SIGNATURE
+
+
+def played(scene: Callable[[Any, ModelServer], Awaitable[Any]], *answers: Answer) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(60), ModelServer() as server:
+            server.script(*answers)
+            root = server.url.removesuffix("/v1")
+            options = types.HttpOptions(base_url=root, api_version="v1beta")
+            async with genai.Client(api_key="k", http_options=options).aio as client:
+                return await scene(client.models, server)
+
+    return asyncio.run(main())
+
+
+async def stream(models: Any, contents: Any = "hi") -> list[types.GenerateContentResponse]:
+    chunks = await models.generate_content_stream(model="m", contents=contents)
+    return [chunk async for chunk in chunks]
+
+
+def parts_of(chunks: list[types.GenerateContentResponse]) -> list[types.Part]:
+    return [part for chunk in chunks for part in chunk.parts or ()]
+
+
+def finish_of(chunk: types.GenerateContentResponse) -> str:
+    assert chunk.candidates is not None
+    assert chunk.candidates[0].finish_reason is not None
+    return chunk.candidates[0].finish_reason.value
+
+
+def test_the_sdk_reads_streamed_text_reasoning_and_usage() -> None:
+    steps: list[Step] = [Think("Hm"), Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
+    chunks = played(lambda models, _: stream(models), steps)
+    parts = parts_of(chunks)
+    assert "".join(p.text or "" for p in parts if not p.thought) == "Héllo 🦞"
+    assert [p.text for p in parts if p.thought] == ["Hm"]
+    assert finish_of(chunks[-1]) == "STOP"
+    usage = chunks[-1].usage_metadata
+    assert (usage.prompt_token_count, usage.total_token_count) == (20, 23)
+    assert (usage.candidates_token_count, usage.thoughts_token_count) == (2, 1)
+    assert usage.cached_content_token_count == 5
+
+
+def test_the_sdk_reads_calls_with_ids_and_signatures() -> None:
+    steps = [CallTools(Call("read", {"path": "é"}, id="c1"), Call("ls", '{"all": true}'))]
+    chunks = played(lambda models, _: stream(models), steps)
+    calls = [part for part in parts_of(chunks) if part.function_call]
+    made = [part.function_call for part in calls if part.function_call]
+    assert [(call.name, call.args, call.id) for call in made] == [
+        ("read", {"path": "é"}, "c1"),
+        ("ls", {"all": True}, None),
+    ]
+    assert calls[0].thought_signature == base64.b64decode(SIGNATURE)
+    assert calls[1].thought_signature is None
+
+
+def test_the_sdk_reads_an_answer_in_one_piece() -> None:
+    async def scene(models: Any, server: ModelServer) -> Any:
+        return await models.generate_content(model="m", contents="hi"), server.requests[0]
+
+    steps: list[Step] = [
+        Think("hm"),
+        Say(["a", "b"]),
+        CallTools(Call("read", {"p": 1})),
+        Stop("length"),
+    ]
+    whole, request = played(scene, steps)
+    assert [part.text for part in whole.parts[:2]] == ["hm", "ab"]
+    assert whole.function_calls[0].args == {"p": 1}
+    assert finish_of(whole) == "MAX_TOKENS"
+    assert request.path == "/v1beta/models/m:generateContent"
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "code", "status"),
+    [
+        (Fail(400), errors.ClientError, 400, "INVALID_ARGUMENT"),
+        (Fail(401), errors.ClientError, 401, "UNAUTHENTICATED"),
+        (Fail(429, retry_after="2"), errors.ClientError, 429, "RESOURCE_EXHAUSTED"),
+        (Fail(418, message="tea", code="TEAPOT"), errors.ClientError, 418, "TEAPOT"),
+        (Overflow(), errors.ClientError, 400, "INVALID_ARGUMENT"),
+        (Fail(503), errors.ServerError, 503, "UNAVAILABLE"),
+    ],
+)
+def test_the_sdk_reads_refusals(
+    step: Any, kind: type[errors.APIError], code: int, status: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        played(lambda models, _: stream(models), [step])
+    assert (caught.value.code, caught.value.status) == (code, status)
+
+
+@pytest.mark.parametrize("shape", [Shape(), Shape(newline=b"\r\n")])
+def test_the_sdk_reads_trouble_midway(shape: Shape) -> None:
+    async def scene(models: Any, _server: ModelServer) -> None:
+        chunks = await models.generate_content_stream(model="m", contents="hi")
+        assert (await anext(chunks)).text == "so far"
+        with pytest.raises(errors.ServerError) as caught:
+            await anext(chunks)
+        assert caught.value.message == "oops"
+
+    played(scene, [Say("so far"), Trouble("oops"), shape])
+
+
+def test_markers_find_the_question_among_results() -> None:
+    call = types.Part.from_function_call(name="read", args={})
+    back = types.Part.from_function_response(name="read", response={"output": "x"})
+    asking = "MOCK:tool:read:{}§ MOCK:next MOCK:say:after§"
+    contents = [
+        types.Content(role="user", parts=[types.Part(text=asking)]),
+        types.Content(role="model", parts=[call]),
+        types.Content(role="user", parts=[back]),
+    ]
+
+    async def scene(models: Any, server: ModelServer) -> None:
+        (first, *_), said = await stream(models, asking), await stream(models, contents)
+        assert first.function_calls is not None
+        assert first.function_calls[0].name == "read"
+        assert said[0].text == "after"
+        assert [request.stats["after_tool"] for request in server.requests] == [False, True]
+
+    played(scene)
+
+
+def test_models_and_token_counts_are_told() -> None:
+    async def scene(models: Any, _server: ModelServer) -> Any:
+        listed = [model.name async for model in await models.list()]
+        counted = await models.count_tokens(model="m", contents="hello there")
+        return listed, counted.total_tokens
+
+    listed, counted = played(scene)
+    assert listed == [f"models/{MODEL}"]
+    assert counted > 0
