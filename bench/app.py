@@ -25,9 +25,8 @@ def model_server() -> Iterator[str]:
             server.terminate()
 
 
-@asynccontextmanager
-async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
-    """An App in an empty home whose one model is the server's."""
+def configure(home: Path, url: str) -> None:
+    """A configuration whose one model is the server's."""
     model = {"id": "mock", "name": "Mock", "contextWindow": 1_000_000}
     provider = {"baseUrl": url, "apiKey": "none", "api": "openai-completions", "models": [model]}
     config = {
@@ -38,6 +37,12 @@ async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
     }
     (home / "state").mkdir(exist_ok=True)
     (home / "state" / "openclaw.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+@asynccontextmanager
+async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
+    """An App in an empty home on that model."""
+    configure(home, url)
     async with open_app(private_env(home)) as app:
         yield app
 

@@ -148,6 +148,7 @@ def paste_token(
 @click.option("--paste", is_flag=True, help="Do not listen: paste what the browser ends at.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser, only show the address.")
 @click.option("--client-id", metavar="ID", help="Who this program is to the provider.")
+@click.option("--client-secret-env", metavar="NAME", help="The variable that holds its secret.")
 @click.option("--authorize-url", metavar="URL", help="Where a person grants the login.")
 @click.option("--token-url", metavar="URL", help="Where tokens are given and renewed.")
 @click.option("--device-url", metavar="URL", help="Where codes for another device are given.")
@@ -393,7 +394,15 @@ def _client(loaded: Loaded, provider: str, given: Mapping[str, Any]) -> "OAuthCl
         device_url=said("device_url"),
         redirect_url=said("redirect_url"),
         scopes=given["scopes"] or known.scopes,
+        client_secret=_value_of(loaded, given["client_secret_env"]) or known.client_secret or "",
     )
+
+
+def _value_of(loaded: Loaded, name: str | None) -> str:
+    value = loaded.env.get(_variable(name), "").strip() if name else ""
+    if name and not value:
+        raise UserError(f"the variable {name} is not set", fix=f"export {name}")
+    return value
 
 
 def _login_fields(client: "OAuthClient", tokens: "Tokens") -> dict[str, Any]:
@@ -405,6 +414,7 @@ def _login_fields(client: "OAuthClient", tokens: "Tokens") -> dict[str, Any]:
         "expires": tokens.expires_ms,
         "email": tokens.email or None,
         "clientId": client.client_id,
+        "clientSecret": client.client_secret or None,
         "tokenUrl": client.token_url,
     }
 

@@ -28,6 +28,7 @@ _ADDED = (
     "auth.clients: map",
     "auth.clients.<key>: object strict",
     "auth.clients.<key>.clientId: string",
+    "auth.clients.<key>.clientSecret: string",
     "auth.clients.<key>.tokenUrl: string",
     "auth.clients.<key>.authorizeUrl: string",
     "auth.clients.<key>.deviceUrl: string",

@@ -222,6 +222,7 @@ class LoginClient(Section):
     """The OAuth client to log in to a provider with, and to refresh its logins."""
 
     client_id: Text | None = None
+    client_secret: Text | None = Field(None, repr=False)
     token_url: Text | None = None
     authorize_url: Text | None = None
     device_url: Text | None = None

@@ -38,7 +38,7 @@ _GUARDS: tuple[tuple[str, Scope], ...] = (
 )
 EVENTS = (
     "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health",
-    "device.pair.requested", "device.pair.resolved", "config", "gap",
+    "device.pair.requested", "device.pair.resolved", "config.reloaded", "config.rejected", "gap",
 )  # fmt: skip
 
 

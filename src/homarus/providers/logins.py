@@ -93,8 +93,11 @@ class Logins:
         said = self._clients.get(profile.provider)
         client_id = profile.client_id or (said and said.client_id) or ""
         token_url = profile.token_url or (said and said.token_url) or ""
+        client_secret = profile.client_secret or (said and said.client_secret) or ""
         if client_id and token_url and profile.refresh:
-            return oauth.OAuthClient(profile.provider, client_id, token_url)
+            return oauth.OAuthClient(
+                profile.provider, client_id, token_url, client_secret=client_secret
+            )
         what = "its refresh token is missing" if client_id and token_url else "no client is known"
         raise AuthFailed(
             f"the login {profile.id} ran out and cannot be renewed: {what}",

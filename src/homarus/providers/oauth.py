@@ -67,6 +67,13 @@ class OAuthClient:
     device_url: str = ""
     redirect_url: str = ""  # empty: a free port of 127.0.0.1
     scopes: tuple[str, ...] = ()
+    # Some services give programs on people's machines one, too; it keeps nothing secret.
+    client_secret: str = field(default="", repr=False)
+
+    def signed(self, **form: str) -> dict[str, str]:
+        """A form for this provider, with who we are."""
+        known = {"client_id": self.client_id, "client_secret": self.client_secret}
+        return form | {name: value for name, value in known.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +134,12 @@ async def log_in_by_browser(
             f"{client.provider}: the login was not granted: {one_line(answer.error)}",
             fix=_again(client),
         )
-    form = {
-        "grant_type": "authorization_code",
-        "code": answer.code,
-        "redirect_uri": redirect_url,
-        "client_id": client.client_id,
-        "code_verifier": verifier,
-    }
+    form = client.signed(
+        grant_type="authorization_code",
+        code=answer.code,
+        redirect_uri=redirect_url,
+        code_verifier=verifier,
+    )
     return await asyncio.to_thread(_tokens, client, form, clock.now_ms())
 
 
@@ -189,17 +195,11 @@ async def log_in_by_device(
     """Show a code to type on another device, and ask until somebody did."""
     _check_address(client.device_url, "deviceUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
-    asked = {"client_id": client.client_id}
-    if client.scopes:
-        asked["scope"] = " ".join(client.scopes)
+    asked = client.signed(**({"scope": " ".join(client.scopes)} if client.scopes else {}))
     begun = await asyncio.to_thread(_post, client, client.device_url, asked)
     device_code, code = _device_code(client, begun)
     show(code)
-    form = {
-        "grant_type": DEVICE_GRANT,
-        "device_code": device_code,
-        "client_id": client.client_id,
-    }
+    form = client.signed(grant_type=DEVICE_GRANT, device_code=device_code)
     step_s = min(max(_seconds(begun.get("interval"), DEVICE_STEP_S), 1.0), MAX_DEVICE_STEP_S)
     until = clock.monotonic() + code.expires_s
     while clock.monotonic() + step_s <= until:
@@ -228,11 +228,7 @@ def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, 
 
 def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
     """New tokens for an old login. Blocks."""
-    form = {
-        "grant_type": "refresh_token",
-        "refresh_token": refresh_token,
-        "client_id": client.client_id,
-    }
+    form = client.signed(grant_type="refresh_token", refresh_token=refresh_token)
     return _tokens(client, form, now_ms)
 
 
@@ -260,17 +256,22 @@ def _tokens(client: OAuthClient, form: Mapping[str, str], now_ms: int) -> Tokens
 
 def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str, Json]:
     """Send a form, get a JSON object; whatever else happens is a ProviderError."""
+    import ssl
+
     import httpx2
 
     _check_address(url, "tokenUrl", client.provider)
     # At INFO it logs each request's URL.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "homarus"}
-    place = _shown(url)
+    place, parts = _shown(url), urlsplit(url)
     deadline = time.monotonic() + REQUEST_S
+    # Loading the certificates takes 30 ms; without TLS nobody asks for them.
+    verify = True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    env = parts.hostname not in _LOCAL
     try:
         with (
-            httpx2.Client(timeout=REQUEST_S, trust_env=urlsplit(url).hostname not in _LOCAL) as web,
+            httpx2.Client(timeout=REQUEST_S, trust_env=env, verify=verify) as web,
             web.stream("POST", url, data=dict(form), headers=headers) as response,
         ):
             body = bytearray()

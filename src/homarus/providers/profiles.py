@@ -40,6 +40,7 @@ class Profile:
     expires_ms: int = 0
     email: str = ""
     client_id: str = ""
+    client_secret: str = field(default="", repr=False)
     token_url: str = ""
 
 
@@ -110,6 +111,7 @@ def _profile(id_: str, entry: Json) -> tuple[Profile | None, str]:
         expires_ms=_time_ms(entry.get("expires")),
         email=_text(entry.get("email")),
         client_id=_text(entry.get("clientId")),
+        client_secret=_text(entry.get("clientSecret")),
         token_url=_text(entry.get("tokenUrl")),
     )
     return profile, ""

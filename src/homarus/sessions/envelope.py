@@ -20,7 +20,7 @@ _NAMED = re.compile(rf"\[(?:{'|'.join(_CHANNELS)})(?: [^\[\]\n]{{0,200}})?\] ?")
 _FACTS = re.compile(
     r"(?:Conversation info|Sender) \(untrusted metadata\):\n```json\n[^`]{0,4000}\n```\s*"
 )
-_MESSAGE_ID = re.compile(r"\n?[ \t]*\[message_id: [^\[\]\n]{1,200}\][ \t]*(?=\n|\Z)")
+_MESSAGE_ID = re.compile(r"\n?[ \t]{0,8}\[message_id: [^\[\]\n]{1,200}\][ \t]{0,8}(?=\n|\Z)")
 
 
 def stamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:

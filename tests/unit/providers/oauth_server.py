@@ -148,6 +148,7 @@ class ByDevice(DeviceCodeGrant):
 
 class Devices(DeviceAuthorizationEndpoint):
     INTERVAL = 2
+    EXPIRES_IN = 60
 
     def get_verification_uri(self) -> str:
         return "https://example.com/device"

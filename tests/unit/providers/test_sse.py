@@ -85,6 +85,17 @@ def test_llama_cpps_own_error_field_reads_as_an_error() -> None:
     assert events(b'error: {"code":500}\n\n') == ['{"error": {"code":500}}']
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_failure_in_bare_json_over_several_lines_reads_as_an_event(end: bytes) -> None:
+    failure = b'[{\n  "error": {\n    "code": 500\n  }\n}\n]'
+    for bare in (failure, failure[1:-2]):
+        stream = (b"data: a\n\n" + bare).replace(b"\n", end or b"\n") + end
+        want = ["a", bare.decode()]
+        assert events(stream) == want
+        assert events(*(stream[i : i + 1] for i in range(len(stream)))) == want
+    assert events(b" x\n}\n\nid: {\n\n") == []
+
+
 @pytest.mark.parametrize("piece", [b"x" * 7, b"data: xxxx\n"])
 def test_an_event_that_never_ends_is_refused_and_let_go(piece: bytes) -> None:
     reader = EventReader(max_bytes=1000)

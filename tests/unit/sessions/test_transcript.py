@@ -52,11 +52,11 @@ words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
 counts = st.integers(0, 10**9)
 objects = st.dictionaries(words, st.none() | st.booleans() | st.integers() | words, max_size=3)
-texts = st.builds(Text, words)
+texts = st.builds(Text, words, st.just("") | words)
 images = st.builds(Image, words, names)
 shown = st.lists(texts | images, max_size=3).map(tuple)
 calls = st.builds(ToolCall, names, names, objects) | st.builds(
-    ToolCall, names, names, st.just({}), names
+    ToolCall, names, names, st.just({}), names, words
 )
 usages = st.builds(Usage, counts, counts, counts, counts, counts, st.floats(0, 1000) | st.just(0.0))
 origins = st.builds(
@@ -117,6 +117,16 @@ def test_the_originals_messages_are_written_as_it_writes_them(name: str) -> None
         assert again == entry.data["message"]
         if entry.data["message"].get("model") != "gateway-injected":
             assert list(again) == list(entry.data["message"])
+
+
+def test_signatures_stand_where_the_original_puts_them() -> None:
+    parts = (Thinking("hm", "t"), Text("so", "x"), ToolCall("c", "ls", {}, signature="s"))
+    written = write_message(Message("assistant", parts, 5))["content"]
+    assert written == [
+        {"type": "thinking", "thinking": "hm", "thinkingSignature": "t"},
+        {"type": "text", "text": "so", "textSignature": "x"},
+        {"type": "toolCall", "id": "c", "name": "ls", "arguments": {}, "thoughtSignature": "s"},
+    ]
 
 
 def test_the_originals_tool_call_is_understood() -> None:

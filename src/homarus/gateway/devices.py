@@ -1,0 +1,214 @@
+"""The devices that may connect: `devices/paired.json` and `devices/pending.json`.
+
+A program of this machine that nobody knows yet is approved silently; everybody else waits for
+an approval, and so does whoever asks for more than was approved. A token that is rotated or
+revoked is worth nothing from that moment on, also for the connections that are open.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from uuid import uuid4
+
+from homarus.core.clock import Clock
+from homarus.core.errors import InvalidRequest, UserError
+from homarus.core.message import Json
+from homarus.core.text import one_line
+from homarus.gateway.auth import same_secret
+from homarus.gateway.json_file import JsonFile
+from homarus.gateway.pairing import (
+    Ask,
+    Device,
+    Token,
+    is_alive,
+    merged,
+    read_device,
+    show_device,
+    with_token,
+)
+from homarus.gateway.scopes import missing
+
+MAX_PENDING = 100
+_USED_STEP_MS = 60_000
+
+
+class Devices:
+    """Who is paired, who asks to be.
+
+    `tell` is called with an event's name and payload, `drop` with a device, a role and the id
+    of a connection to spare: whoever serves connections puts itself there.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._paired = JsonFile(folder / "paired.json")
+        self._pending = JsonFile(folder / "pending.json")
+        self._clock = clock
+        self.tell: Callable[[str, Json], None] = lambda _event, _payload: None
+        self.drop: Callable[[str, str, str], None] = lambda _device, _role, _spare: None
+
+    def get(self, device_id: str) -> Device | None:
+        """A paired device."""
+        return read_device(device_id, self._paired.read().get(device_id))
+
+    def listing(self) -> dict[str, Json]:
+        """Both lists as clients see them, the newest first."""
+        paired = [read_device(name, entry) for name, entry in self._paired.read().items()]
+        shown = [show_device(device) for device in paired if device]
+        return {
+            "pending": sorted(self._alive().values(), key=lambda e: e["ts"], reverse=True),
+            "paired": sorted(shown, key=_approved_at, reverse=True),
+        }
+
+    def pair(self, ask: Ask) -> Device:
+        """Approve a device without asking anybody: a new one, of this machine."""
+        now_ms = self._clock.now_ms()
+        return self._put(merged({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
+
+    def request(self, ask: Ask) -> str:
+        """Wait for an approval; the request's id. The same ask again is the same request."""
+        now_ms, pending = self._clock.now_ms(), self._alive()
+        fields = ask.fields()
+        for request_id, entry in list(pending.items()):
+            if entry.get("deviceId") != ask.device_id or entry.get("role") != ask.role:
+                continue
+            # Another ask is another request: what is approved is what was shown.
+            if all(entry.get(name) == value for name, value in fields.items()):
+                return request_id
+            del pending[request_id]
+        request_id = str(uuid4())
+        is_repair = self.get(ask.device_id) is not None
+        entry = {"requestId": request_id, **fields, "isRepair": is_repair, "ts": now_ms}
+        newest = sorted(pending.items(), key=lambda item: item[1]["ts"])[-(MAX_PENDING - 1) :]
+        self._pending.write({**dict(newest), request_id: entry})
+        self.tell("device.pair.requested", entry)
+        return request_id
+
+    def approve(self, request_id: str, by: Collection[str]) -> Device:
+        """Let a waiting device in. Nobody can give more than they have: `by` are their scopes."""
+        entry = self._asked(request_id)
+        scopes = tuple(scope for scope in entry.get("scopes", ()) if isinstance(scope, str))
+        beyond = missing(scopes, by)
+        if beyond:
+            raise InvalidRequest(f"missing scope: {beyond[0]}")
+        now_ms, device_id = self._clock.now_ms(), entry["deviceId"]
+        before = self._paired.read().get(device_id)
+        now = merged(before if isinstance(before, dict) else {}, entry, now_ms)
+        kept = read_device(device_id, now)
+        token = kept.token(entry["role"]) if kept else None
+        widened = tuple({*(token.scopes if token else ()), *scopes})
+        device = self._put(now, entry["role"], widened, now_ms)
+        self._resolve(entry, "approved")
+        return device
+
+    def reject(self, request_id: str) -> str:
+        """Send a waiting device away; its id."""
+        entry = self._asked(request_id)
+        self._resolve(entry, "rejected")
+        return str(entry["deviceId"])
+
+    def ensure_token(self, device: Device, role: str, scopes: tuple[str, ...]) -> Token:
+        """The device's token for a role; one that covers these scopes, which were approved."""
+        token = device.token(role)
+        if token is None or missing(scopes, token.scopes):
+            wider = tuple({*(token.scopes if token else ()), *scopes})
+            device = self._put(device.raw, role, wider, self._clock.now_ms())
+            token = device.tokens[role]
+        return token
+
+    def find_token(self, device_id: str, role: str, secret: str) -> Token | None:
+        """The token that this is, if it may be used."""
+        device = self.get(device_id)
+        token = device.token(role) if device else None
+        if device is None or token is None or not same_secret(secret, token.secret):
+            return None
+        self._note_use(device, role)
+        return token
+
+    def holds(self, device_id: str, role: str, issued_ms: int) -> bool:
+        """Whether a token that a connection was given then is still the one."""
+        device = self.get(device_id)
+        token = device.token(role) if device else None
+        return token is not None and role in device.roles and token.issued_ms == issued_ms
+
+    def rotate(
+        self,
+        device_id: str,
+        role: str,
+        scopes: Collection[str] | None,
+        by: Collection[str],
+        spare: str = "",
+    ) -> Token:
+        """Give a device a new token, for these scopes or those it had; the old one is void."""
+        device = self._known(device_id, role)
+        before = device.tokens.get(role)
+        wanted = tuple(scopes) if scopes is not None else before.scopes if before else ()
+        beyond = missing(wanted, device.scopes) or missing(wanted, by)
+        if beyond:
+            raise InvalidRequest(f"missing scope: {beyond[0]}")
+        now_ms = self._clock.now_ms()
+        entry = with_token(device.raw, role, wanted, now_ms, new_secret=True)
+        rotated = self._save(device_id, entry)
+        self.drop(device_id, role, spare)
+        return rotated.tokens[role]
+
+    def revoke(self, device_id: str, role: str) -> int:
+        """Void a device's token for a role; when. To come back it must be approved again."""
+        device = self._known(device_id, role)
+        now_ms = self._clock.now_ms()
+        entry = device.raw if role in device.tokens else with_token(device.raw, role, (), now_ms)
+        tokens = dict(entry["tokens"])
+        tokens[role] = {**tokens[role], "revokedAtMs": now_ms}
+        self._save(device_id, {**entry, "tokens": tokens})
+        self.drop(device_id, role, "")
+        return now_ms
+
+    def _known(self, device_id: str, role: str) -> Device:
+        device = self.get(device_id)
+        if device is None or role not in device.roles:
+            raise InvalidRequest("unknown deviceId/role")
+        return device
+
+    def _asked(self, request_id: str) -> dict[str, Json]:
+        entry = self._alive().get(request_id)
+        if entry is None:
+            raise InvalidRequest("unknown requestId")
+        return entry
+
+    def _alive(self) -> dict[str, dict[str, Json]]:
+        now_ms = self._clock.now_ms()
+        return {
+            name: {**entry, "requestId": name}
+            for name, entry in self._pending.read().items()
+            if is_alive(entry, now_ms)
+        }
+
+    def _resolve(self, entry: dict[str, Json], decision: str) -> None:
+        left = {n: e for n, e in self._alive().items() if n != entry["requestId"]}
+        self._pending.write(left)
+        told = {"requestId": entry["requestId"], "deviceId": entry["deviceId"]}
+        self.tell(
+            "device.pair.resolved", {**told, "decision": decision, "ts": self._clock.now_ms()}
+        )
+
+    def _note_use(self, device: Device, role: str) -> None:
+        """Written now and then, not with every connection."""
+        tokens = dict(device.raw["tokens"])
+        now_ms, last_ms = self._clock.now_ms(), tokens[role].get("lastUsedAtMs")
+        if isinstance(last_ms, int) and 0 <= now_ms - last_ms < _USED_STEP_MS:
+            return
+        tokens[role] = {**tokens[role], "lastUsedAtMs": now_ms}
+        self._save(device.id, {**device.raw, "tokens": tokens})
+
+    def _put(self, entry: Json, role: str, scopes: tuple[str, ...], now_ms: int) -> Device:
+        return self._save(entry["deviceId"], with_token(entry, role, scopes, now_ms))
+
+    def _save(self, device_id: str, entry: dict[str, Json]) -> Device:
+        self._paired.write({**self._paired.read(), device_id: entry})
+        saved = read_device(device_id, entry)
+        if saved is None:
+            raise UserError(f"device {one_line(device_id)} cannot be kept")
+        return saved
+
+
+def _approved_at(shown: dict[str, Json]) -> int:
+    at_ms = shown.get("approvedAtMs")
+    return at_ms if isinstance(at_ms, int) else 0

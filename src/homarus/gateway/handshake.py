@@ -1,0 +1,334 @@
+"""The handshake: from a connect request to a Caller, or a refusal that closes the connection.
+
+The checks stand in the protocol's order: its range, the role, where a browser comes from, the
+shared secret, the device and its signature, the device's own token, the pairing. What a client
+may do is decided by what was approved for its device; without a device it may do nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from homarus.config.schema import Gateway
+from homarus.core.clock import Clock
+from homarus.core.errors import InvalidRequest, NotPaired
+from homarus.core.message import Json
+from homarus.gateway.auth import POLICY_VIOLATION, Auth, Mode, Reason, check_bearer, refused
+from homarus.gateway.devices import Devices
+from homarus.gateway.door import Barred, Door, Entrance
+from homarus.gateway.frames import PROTOCOL, first_error
+from homarus.gateway.identity import PublicKey, auth_payload
+from homarus.gateway.limiter import Limiter, Source
+from homarus.gateway.method import Caller, Params
+from homarus.gateway.pairing import Ask, Device, Role, Token
+from homarus.gateway.scopes import granted, missing
+
+PROTOCOL_ERROR = 1002
+NEWEST_PROTOCOL = 4  # whose additions a client that asks for it gets
+MAX_SKEW_MS = 10 * 60_000
+ClientId: TypeAlias = Literal[
+    "webchat-ui", "openclaw-control-ui", "webchat", "cli", "gateway-client", "openclaw-macos",
+    "openclaw-ios", "openclaw-android", "node-host", "test", "fingerprint", "openclaw-probe",
+]  # fmt: skip
+ClientMode: TypeAlias = Literal["webchat", "cli", "ui", "backend", "node", "probe", "test"]
+_PAGES = frozenset({"webchat-ui", "openclaw-control-ui", "webchat"})
+
+Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+# Joined by `,` and `|` in what a device signs: neither may stand in one.
+ScopeName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w.:-]+\z")]
+Version: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class ClientParams(Params):
+    """The program at the other end, as it describes itself."""
+
+    id: ClientId
+    display_name: Word | None = None
+    version: Word
+    platform: Word
+    device_family: Word | None = None
+    model_identifier: Word | None = None
+    mode: ClientMode
+    instance_id: Word | None = None
+
+
+class DeviceParams(Params):
+    """A device's key, and its signature over this very connection."""
+
+    id: Annotated[str, Field(min_length=1, max_length=128)]
+    public_key: Annotated[str, Field(min_length=1, max_length=1_000)]
+    signature: Annotated[str, Field(min_length=1, max_length=256)]
+    signed_at: Annotated[int, Field(ge=0, le=2**53)]
+    nonce: Word | None = None
+
+
+class AuthParams(Params):
+    """What the client knows."""
+
+    token: str | None = Field(None, repr=False)
+    password: str | None = Field(None, repr=False)
+
+
+class ConnectParams(Params):
+    """The params of `connect`."""
+
+    min_protocol: Version
+    max_protocol: Version
+    client: ClientParams
+    caps: Annotated[list[Word], Field(max_length=64)] = []
+    commands: Annotated[list[Word], Field(max_length=256)] = []
+    permissions: Mapping[str, bool] = {}
+    path_env: str | None = None
+    role: Word = "operator"
+    scopes: Annotated[list[ScopeName], Field(max_length=64)] = []
+    device: DeviceParams | None = None
+    auth: AuthParams = AuthParams()
+    locale: str | None = None
+    user_agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A client that may stay. `auth` is what its hello says about its own token."""
+
+    caller: Caller
+    method: Literal["none", "token", "password", "device-token"]
+    params: ConnectParams = field(repr=False)
+    auth: Mapping[str, Json] | None = field(default=None, repr=False)
+    token_issued_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Everything that decides who comes in."""
+
+    entrance: Entrance
+    auth: Auth
+    limiter: Limiter
+    devices: Devices
+    clock: Clock
+
+    @classmethod
+    def make(cls, gateway: Gateway, auth: Auth, port: int, state: Path, clock: Clock) -> "Gate":
+        """From the config; a ConfigError when it says something that cannot be."""
+        return cls(
+            Entrance.make(port, gateway.control_ui.allowed_origins, gateway.trusted_proxies),
+            auth,
+            Limiter(clock, gateway.auth.rate_limit),
+            Devices(state / "devices", clock),
+            clock,
+        )
+
+    def admit(self, door: Door) -> None:
+        """Let a request or an upgrade in as far as the door, or raise Barred. For every one."""
+        self.entrance.admit(door)
+
+    def check_bearer(self, door: Door) -> None:
+        """Let an HTTP request to something protected in, or raise Barred."""
+        check_bearer(door, self.entrance, self.auth, self.limiter)
+
+    def accept(self, raw: Json, door: Door, nonce: str, conn_id: str) -> Accepted:
+        """The handshake; InvalidRequest or NotPaired, with a close code, when it fails."""
+        params = read_params(raw)
+        return _Handshake(self, params, _role(params), door, nonce, conn_id).run()
+
+
+def read_params(raw: Json) -> ConnectParams:
+    """The params of a connect request, if the protocol fits."""
+    try:
+        params = ConnectParams.model_validate({} if raw is None else raw)
+    except ValidationError as exc:
+        raise _refuse(f"invalid connect params: {first_error(exc)}") from None
+    if not params.min_protocol <= PROTOCOL <= params.max_protocol:
+        raise InvalidRequest(
+            "protocol mismatch",
+            details={"expectedProtocol": PROTOCOL},
+            close_code=PROTOCOL_ERROR,
+        )
+    return params
+
+
+def _role(params: ConnectParams) -> Role:
+    if params.role == "operator" or params.role == "node":  # noqa: PLR1714 - narrows the type
+        return params.role
+    raise _refuse("invalid role")
+
+
+def _refuse(message: str) -> InvalidRequest:
+    return InvalidRequest(message, close_code=POLICY_VIOLATION)
+
+
+@dataclass(frozen=True, slots=True)
+class _Handshake:
+    """One client's, from the role on."""
+
+    gate: Gate
+    params: ConnectParams
+    role: Role
+    door: Door
+    nonce: str
+    conn_id: str
+
+    def run(self) -> Accepted:
+        self._check_origin()
+        reason, wait_ms = self._judge_secret()
+        device = self.params.device
+        if device is None:
+            return self._without_device(reason, wait_ms)
+        key = self._check_device(device)
+        token = self._judge_token(key, reason, wait_ms) if reason else None
+        paired = self._pair(key, token)
+        # A node is told what to do and does not ask: it has no scopes.
+        scopes = tuple(self.params.scopes) if self.role == "operator" else ()
+        own = self.gate.devices.ensure_token(paired, self.role, scopes)
+        allowed = granted(scopes, paired.scopes)
+        return Accepted(
+            caller=self._caller(key.device_id, allowed),
+            method="device-token" if token else self._mode,
+            params=self.params,
+            auth={
+                "deviceToken": own.secret,
+                "role": self.role,
+                "scopes": list(own.scopes),
+                "issuedAtMs": own.issued_ms,
+            },
+            token_issued_ms=own.issued_ms,
+        )
+
+    @property
+    def _mode(self) -> Mode:
+        return self.gate.auth.mode
+
+    @property
+    def _is_local(self) -> bool:
+        return self.gate.entrance.is_local(self.door)
+
+    def _check_origin(self) -> None:
+        is_page = self.params.client.id in _PAGES or self.params.client.mode == "webchat"
+        if is_page and self.door.origin is None:
+            raise _refuse("origin missing: this client is a page, and pages have one")
+        try:
+            self.gate.entrance.admit(self.door)
+        except Barred as exc:
+            raise _refuse(f"origin not allowed: {exc.message}") from None
+
+    def _judge_secret(self) -> tuple[Reason | None, int]:
+        """Why the shared secret does not let the client in, and how long it must wait."""
+        source = Source.of(self.door, self.gate.entrance, "shared-secret")
+        wait_ms = self.gate.limiter.wait_ms(source)
+        if wait_ms and self._mode != "none":
+            return "rate_limited", wait_ms
+        auth = self.params.auth
+        reason = self.gate.auth.judge(auth.token, auth.password, is_local=self._is_local)
+        if reason is None and self._mode != "none":
+            self.gate.limiter.forget(source)
+        return reason, 0
+
+    def _fail(self, reason: Reason, wait_ms: int) -> InvalidRequest:
+        """Count a wrong guess; one without any secret is none."""
+        if reason in {"token_mismatch", "password_mismatch"}:
+            self.gate.limiter.fail(Source.of(self.door, self.gate.entrance, "shared-secret"))
+        return refused(reason, wait_ms)
+
+    def _without_device(self, reason: Reason | None, wait_ms: int) -> Accepted:
+        if reason is not None:
+            raise self._fail(reason, wait_ms)
+        if self._mode == "none" or self.role == "node":
+            raise NotPaired("device identity required", close_code=POLICY_VIOLATION)
+        return Accepted(self._caller("", frozenset()), self._mode, self.params)
+
+    def _check_device(self, device: "DeviceParams") -> PublicKey:
+        key = PublicKey.read(device.public_key)
+        if key is None:
+            raise _refuse("device public key invalid")
+        if key.device_id != device.id:
+            raise _refuse("device identity mismatch")
+        if abs(self.gate.clock.now_ms() - device.signed_at) > MAX_SKEW_MS:
+            raise _refuse("device signature expired")
+        if device.nonce is None and not self._is_local:
+            raise _refuse("device nonce required")
+        if device.nonce is not None and device.nonce != self.nonce:
+            raise _refuse("device nonce mismatch")
+        payload = auth_payload(
+            device_id=device.id,
+            client_id=self.params.client.id,
+            client_mode=self.params.client.mode,
+            role=self.role,
+            scopes=self.params.scopes,
+            signed_at_ms=device.signed_at,
+            token=self.params.auth.token,
+            nonce=device.nonce,
+        )
+        if not key.verify(device.signature, payload):
+            raise _refuse("device signature invalid")
+        return key
+
+    def _judge_token(self, key: PublicKey, reason: Reason, wait_ms: int) -> Token:
+        """The device's own token in place of the shared secret."""
+        given = self.params.auth.token
+        if not given:
+            raise self._fail(reason, wait_ms)
+        source = Source.of(self.door, self.gate.entrance, "device-token")
+        locked_ms = self.gate.limiter.wait_ms(source)
+        if locked_ms:
+            raise refused("rate_limited", max(wait_ms, locked_ms))
+        token = self.gate.devices.find_token(key.device_id, self.role, given)
+        if token is None:
+            self.gate.limiter.fail(source)
+            known = self.gate.devices.get(key.device_id) is not None
+            shown: Reason = reason if reason == "rate_limited" or not known else _DEVICE_REASON
+            self._fail(reason, wait_ms)
+            raise refused(shown, wait_ms)
+        self.gate.limiter.forget(source)
+        return token
+
+    def _pair(self, key: PublicKey, token: Token | None) -> Device:
+        client = self.params.client
+        ask = Ask(
+            device_id=key.device_id,
+            public_key=key.text,
+            role=self.role,
+            scopes=tuple(self.params.scopes) if self.role == "operator" else (),
+            client_id=client.id,
+            client_mode=client.mode,
+            platform=client.platform,
+            display_name=client.display_name or "",
+            remote_ip="" if self._is_local else self.gate.entrance.client_ip(self.door),
+        )
+        found = self.gate.devices.get(key.device_id)
+        if found is None and self._is_local:
+            return self.gate.devices.pair(ask)
+        beyond_token = token is not None and missing(ask.scopes, token.scopes)
+        if found is None or found.lacks(self.role, ask.scopes) or beyond_token:
+            request_id = self.gate.devices.request(ask)
+            raise NotPaired(
+                "pairing required",
+                details={"requestId": request_id},
+                close_code=POLICY_VIOLATION,
+            )
+        return found
+
+    def _caller(self, device_id: str, scopes: frozenset[str]) -> Caller:
+        client = self.params.client
+        return Caller(
+            conn_id=self.conn_id,
+            client_id=client.id,
+            mode=client.mode,
+            version=client.version,
+            platform=client.platform,
+            display_name=client.display_name or "",
+            instance_id=client.instance_id or "",
+            device_id=device_id,
+            role=self.role,
+            scopes=scopes,
+            caps=frozenset(self.params.caps),
+            protocol=min(self.params.max_protocol, NEWEST_PROTOCOL),
+            ip=self.gate.entrance.client_ip(self.door),
+            is_local=self._is_local,
+        )
+
+
+_DEVICE_REASON: Reason = "device_token_mismatch"
