@@ -35,7 +35,7 @@ def configure(home: Path, url: str) -> None:
             "defaults": {"model": {"primary": "bench/mock"}, "workspace": str(home / "workspace")}
         },
     }
-    (home / "state").mkdir(exist_ok=True)
+    (home / "state").mkdir(parents=True, exist_ok=True)
     (home / "state" / "openclaw.json").write_text(json.dumps(config), encoding="utf-8")
 
 

@@ -48,8 +48,8 @@ class Gateway:
 @contextmanager
 def running_gateway(home: Path) -> Iterator[Gateway]:
     """`homarus gateway run` in that home, until the block ends."""
-    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0", "--token", TOKEN]
-    env = {**private_env(home), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+    env = {**private_env(home), "OPENCLAW_GATEWAY_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
     log = home / "gateway.log"
     with (
         log.open("w") as err,

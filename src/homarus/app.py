@@ -6,8 +6,9 @@ model is reached and who answers a question, and knows none of those by itself.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent
@@ -35,6 +36,9 @@ from homarus.tools.builtin import search as search_tools
 from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask, nobody
+
+if TYPE_CHECKING:
+    from homarus.gateway.serve import Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class App:
         ask: Ask,
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
+        self._retired: list[Models] = []  # of an older config; live runs may still use them
         self.store, self.sessions = store, Sessions(store, clock)
         self.bus = Bus()
         self.clock = clock
@@ -81,7 +86,7 @@ class App:
             clock=clock,
             tools=self.tools,
             agent=self.agent,
-            connect=models.road,
+            connect=lambda wish: self.models.road(wish),
             ask=lambda _inbound: ask,
             waiting=lambda key: self._inbox.take(key),
         )
@@ -136,7 +141,7 @@ class App:
 
     def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
         """Stop what a session is doing; the ids of the runs that were stopped."""
-        return self._runner.abort(key, run_id)
+        return (*self._runner.abort(key, run_id), *self._inbox.drop(key, run_id))
 
     def live_runs(self, key: str | None = None) -> tuple[str, ...]:
         """The ids of the runs under way."""
@@ -151,6 +156,26 @@ class App:
         """Use another model for one session from now on; an unknown one is an error."""
         model = self.models.check(ref)
         await (await self.session(key)).set_model(model.provider, model.id)
+
+    async def reload(self, loaded: Loaded) -> None:
+        """Go on with another config: runs that are live end by the old one, the next use this."""
+        if not self.live_runs():
+            await self._close_retired()
+        self._retired.append(self.models)
+        self.models = Models(loaded.config, loaded.env, self.paths, self.clock)
+        self.loaded = loaded
+        self._agents.clear()
+        self._tools.clear()
+        set_up(loaded.config)
+
+    async def close(self) -> None:
+        """Hang up on every model."""
+        self._retired.append(self.models)
+        await self._close_retired()
+
+    async def _close_retired(self) -> None:
+        while self._retired:
+            await self._retired.pop().close()
 
     async def status(self, key: str) -> Status:
         """What a session is and what would answer it."""
@@ -186,26 +211,47 @@ async def open_app(
     ask: Ask = nobody,
     clock: Clock | None = None,
     warn: Callable[[str], None] = lambda _text: None,
+    loaded: Loaded | None = None,
 ) -> AsyncIterator[App]:
     """Config → App; everything is closed again when the block ends."""
     paths = Paths.find(env)
+    if loaded is None:
+        loaded = load(paths, env)
+        set_up(loaded.config)
+        for text in loaded.warnings:
+            warn(text)
+    clock = clock or SystemClock()
+    models = Models(loaded.config, loaded.env, paths, clock)
+    async with open_store(paths.state) as store, AsyncExitStack() as after, task_group() as group:
+        app = App(
+            loaded=loaded,
+            paths=paths,
+            models=models,
+            store=store,
+            group=group,
+            clock=clock,
+            ask=ask,
+        )
+        after.push_async_callback(app.close)  # once no run is left
+        yield app
+
+
+async def serve(
+    env: Mapping[str, str],
+    *,
+    port: int | None = None,
+    bind: str | None = None,
+    ready: Callable[[str], None] = lambda _url: None,
+    warn: Callable[[str], None] = lambda _text: None,
+) -> "Ending":
+    """The gateway process, until it is told to end; how it should end is returned."""
+    from homarus.gateway import serve as gateway
+    from homarus.gateway.methods import METHODS, UNBUILT
+
+    paths, clock = Paths.find(env), SystemClock()
     loaded = load(paths, env)
     set_up(loaded.config)
     for text in loaded.warnings:
         warn(text)
-    clock = clock or SystemClock()
-    models = Models(loaded.config, loaded.env, paths, clock)
-    async with open_store(paths.state) as store:
-        try:
-            async with task_group() as group:
-                yield App(
-                    loaded=loaded,
-                    paths=paths,
-                    models=models,
-                    store=store,
-                    group=group,
-                    clock=clock,
-                    ask=ask,
-                )
-        finally:
-            await models.close()
+    plan = gateway.Plan(loaded, paths, env, clock, METHODS, UNBUILT, port, bind)
+    return await gateway.serve(plan, lambda: open_app(env, clock=clock, loaded=loaded), ready)

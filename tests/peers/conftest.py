@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from homarus.testing.model_server import ModelServer
 from tests.peers.browser import Browser, chromium
-from tests.peers.gateway import TOKEN, Running, model_server, new_home, running_gateway
+from tests.peers.gateway import Running, model_server, new_home, running_gateway
 from tests.peers.install import Original, debian, original_client
 
 
@@ -23,7 +22,7 @@ def gateway(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """One gateway for a whole module, in a home of its own."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     home = new_home(tmp_path_factory.mktemp("gateway"), kept, model)
-    with running_gateway(home, "--token", TOKEN) as gateway:
+    with running_gateway(home) as gateway:
         yield gateway
 
 
@@ -37,9 +36,3 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def original() -> Original:
     return original_client()
-
-
-@pytest.fixture
-def empty_home(tmp_path: Path) -> dict[str, str]:
-    """The environment of a person who never used this machine: no files, no keys."""
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color"}

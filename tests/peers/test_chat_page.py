@@ -134,16 +134,25 @@ def test_the_policy_refuses_a_script_in_the_page(page: Page) -> None:
     assert any("Content Security Policy" in problem for problem in page.problems())
 
 
-def test_neither_token_nor_gateway_is_taken_from_the_address(
-    browser: Browser, gateway: Running
-) -> None:
-    query = f"?token={TOKEN}&gatewayUrl=ws://127.0.0.1:9/&password={TOKEN}"
-    page = browser.open(gateway.page + query)
+def test_the_gateway_is_never_taken_from_the_address(browser: Browser, gateway: Running) -> None:
+    page = browser.open(f"{gateway.page}?gatewayUrl=ws://127.0.0.1:9/&session=agent:main:other")
     page.wait_until("!document.querySelector('#sign-in').hidden")
-    assert page.run("location.search") == ""  # nor does it stay to be seen
-    own = f"{gateway.url}/"
-    assert set(page.sockets()) == {own}
+    assert page.run("location.search") == ""
+    assert set(page.sockets()) == {f"{gateway.url}/"}
+
+
+def test_a_token_in_the_address_opens_nothing(browser: Browser, gateway: Running) -> None:
+    page = browser.open(f"{gateway.page}?token={TOKEN}")
+    assert not page.run("document.querySelector('#log')")
+    assert page.sockets() == []
+    page.go(f"{gateway.page}#token={TOKEN}")
+    page.wait_until("!document.querySelector('#sign-in').hidden")
     assert TOKEN not in "".join(page.sent())
+
+
+def test_a_wrong_token_is_told_and_not_kept(browser: Browser, gateway: Running) -> None:
+    page = browser.open(gateway.page)
+    page.wait_until("!document.querySelector('#sign-in').hidden")
     page.type("#token", "wrong")
     page.press("Enter")
     assert "unauthorized" in page.wait_for_text("#sign-in-why", "unauthorized")
@@ -173,7 +182,9 @@ def test_conversations_can_be_chosen(page: Page) -> None:
     page.wait_until("!document.querySelector('article')")
     ask(page, "Second MOCK:say:Two.§")
     page.wait_for_text(ENDED, "Two.")
-    page.wait_until(f"[...document.querySelector('#sessions').options].some(o => o.value === '{first}')")
+    page.wait_until(
+        f"[...document.querySelector('#sessions').options].some(o => o.value === '{first}')"
+    )
     page.run(
         f"(() => {{ const s = document.querySelector('#sessions'); s.value = '{first}';"
         " s.dispatchEvent(new Event('change')); })()"
@@ -187,12 +198,12 @@ def test_the_page_comes_back_after_a_restart(
 ) -> None:
     home = type(gateway.home)(tmp_path, {**gateway.home.env, "HOME": str(tmp_path)})
     home.use_model(model.url)
-    with running_gateway(home, "--token", TOKEN) as first:
+    with running_gateway(home) as first:
         page = sign_in(browser, first)
         ask(page, "Hello MOCK:say:Before.§")
         page.wait_for_text(ENDED, "Before.")
     page.wait_for_text("#state", "Reconnecting")
-    with running_gateway(home, "--token", TOKEN, port=first.port):
+    with running_gateway(home, port=first.port):
         page.wait_for_text("#state", "Connected")
         assert page.wait_for_text("article[data-role=assistant]", "Before.")
         ask(page, "Hello MOCK:say:After.§")
@@ -216,7 +227,11 @@ def test_it_looks_right(page: Page, tmp_path: Path) -> None:
     page.screenshot(tmp_path / "page.png")
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.call(
-        "Emulation.setDeviceMetricsOverride", width=360, height=640, deviceScaleFactor=1, mobile=True
+        "Emulation.setDeviceMetricsOverride",
+        width=360,
+        height=640,
+        deviceScaleFactor=1,
+        mobile=True,
     )
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     light = page.run("getComputedStyle(document.body).backgroundColor")

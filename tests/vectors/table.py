@@ -4,13 +4,17 @@ An adapter only changes spelling: camelCase to our names, values to JSON and bac
 missing in an answer means "undefined".
 """
 
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, cast
 
 from homarus.agent import replies
 from homarus.channels import chunk
 from homarus.config import edit, refs, variables
 from homarus.core import fences, keys, units
+from homarus.core.errors import HomarusError
 from homarus.core.text import utf16_len
+from homarus.gateway import hooks, identity, nodes
 from homarus.sessions import commands, directives, levels
 from homarus.skills import frontmatter, skill
 from tests.vectors.cases import Adapter, Json, NotApplicable
@@ -259,6 +263,48 @@ def _merge(base: Json, patch: Json, options: Json = None) -> Json:
     return edit.apply_merge_patch(base, patch, by_id)
 
 
+def _answer(ask: Callable[[], Json]) -> Json:
+    try:
+        return {"ok": True, "value": ask()}
+    except HomarusError as error:
+        return {"ok": False, "error": error.message}
+
+
+def _wake(payload: Json) -> Json:
+    return _answer(lambda: asdict(hooks.read_wake(payload)))
+
+
+def _hook_key(rules: Json, source: Any, key: str | None = None) -> Json:
+    allowed = hooks.KeyRules(rules.get("req", False), tuple(rules.get("pre", ())))
+    return _answer(lambda: hooks.session_key(allowed, source, key))
+
+
+def _hook_agent(allowed: list[str], agent: str | None) -> Json:
+    return hooks.is_agent_allowed(allowed, agent, ("main", "hooks"), "main")
+
+
+def _device_payload(ask: Json) -> Json:
+    return identity.auth_payload(
+        device_id=ask["deviceId"],
+        client_id=ask["clientId"],
+        client_mode=ask["clientMode"],
+        role=ask["role"],
+        scopes=ask["scopes"],
+        signed_at_ms=ask["signedAtMs"],
+        token=ask.get("token"),
+        nonce=ask.get("nonce"),
+    )
+
+
+def _node_commands(config: Json, node: Json, commands: list[str]) -> Json:
+    kind = nodes.kind_of(node.get("platform", ""), node.get("deviceFamily", ""))
+    rules = config.get("gateway", {}).get("nodes", {})
+    allowed = nodes.allowed_commands(
+        kind, rules.get("allowCommands", ()), rules.get("denyCommands", ())
+    )
+    return {command: command in allowed for command in commands}
+
+
 def _elevated_mode(level: str) -> Json:
     return levels.elevated_mode(cast("levels.ElevatedLevel", level))
 
@@ -333,6 +379,11 @@ TABLE: dict[str, Adapter] = {
     "apply_merge_patch": _merge,
     "resolve_config_env_vars": variables.resolve_env_vars,
     "resolve_agent_id_from_model": keys.agent_of_model,
+    "normalize_wake_payload": _wake,
+    "resolve_hook_session_key": _hook_key,
+    "is_hook_agent_allowed": _hook_agent,
+    "build_device_auth_payload": _device_payload,
+    "node_command_allowlist_has": _node_commands,
 }
 
 # By the case's question (`fn(args)`): a step of the original that nobody outside it can see.

@@ -19,16 +19,13 @@ WHOLE_FILES = {
     "frontmatter_and_fences",
     "text_chunking",
     "reply_text",
+    "gateway",
 }
 OTHERS = {
     "parse_duration_ms",
     "parse_byte_size",
     "parse_model_ref",
     "normalize_provider_id",
-    "diff_config_paths",
-    "apply_merge_patch",
-    "resolve_config_env_vars",
-    "resolve_agent_id_from_model",
 }
 
 

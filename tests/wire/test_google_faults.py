@@ -21,6 +21,7 @@ from homarus.core.errors import (
     ProviderTimeout,
     RateLimited,
     StreamBroken,
+    ThinkingRefused,
     Unreachable,
 )
 from homarus.core.message import Message, user
@@ -180,6 +181,16 @@ ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
         BadRequest,
     ),
     (told(400, "FAILED_PRECONDITION", "User location is not supported."), BadRequest),
+    (
+        told(
+            400, "INVALID_ARGUMENT", "'minimal' is not a supported thinking level for this model."
+        ),
+        ThinkingRefused,
+    ),
+    (
+        told(400, "INVALID_ARGUMENT", "The thinking budget 50 is invalid. Choose 512 to 24576."),
+        ThinkingRefused,
+    ),
     (told(404, "NOT_FOUND", "models/x is not found for API version v1beta."), BadRequest),
     (told(499, "CANCELLED", "The operation was cancelled."), Overloaded),
     (told(500, "INTERNAL", "An internal error has occurred."), Overloaded),

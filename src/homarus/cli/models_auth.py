@@ -135,7 +135,7 @@ def paste_token(
     name = _provider(provider)
     id_ = _id(profile_id or f"{name}:manual", name)
     expires_ms = SystemClock().now_ms() + _life_ms(expires_in) if expires_in else None
-    token = _secret("Token", from_stdin=not sys.stdin.isatty())
+    token = _secret("Token", from_stdin=not _is_terminal())
     place.note_stranger(name)
     fields = {"type": "token", "provider": name, "token": token, "tokenFrom": None}
     place.save(id_, {**fields, "expires": expires_ms})
@@ -350,8 +350,12 @@ def _life_ms(text: str) -> int:
     return int(found[1]) * _UNIT_MS[found[2]]
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _ask(what: str) -> str:
-    if not sys.stdin.isatty():
+    if not _is_terminal():
         raise UserError(f"the {what.lower()} is missing", fix="homarus models auth add PROVIDER")
     return str(click.prompt(what))
 
@@ -360,7 +364,7 @@ def _secret(what: str, *, from_stdin: bool) -> str:
     """A secret, typed unseen or piped in."""
     if from_stdin:
         text = sys.stdin.readline(MAX_SECRET_CHARS + 1)
-    elif sys.stdin.isatty():
+    elif _is_terminal():
         text = click.prompt(what, hide_input=True, err=True)
     else:
         fix = "pipe it in and give --key-stdin, or run this in a terminal"

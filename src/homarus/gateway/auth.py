@@ -88,7 +88,7 @@ def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
     """What a client is told before its connection is closed."""
     return InvalidRequest(
         f"unauthorized: {_SAID[reason]}",
-        details={"reason": reason},
+        details={"code": "AUTH_RATE_LIMITED"} if reason == "rate_limited" else None,
         close_code=POLICY_VIOLATION,
         retry_after_ms=retry_after_ms,
     )

@@ -53,14 +53,6 @@ class Wire(Protocol):
         ...
 
 
-class Greeter(Protocol):
-    """The handshake: who is this, and what is it told? Refusals are raised."""
-
-    async def __call__(
-        self, request: Request, connection: "Connection"
-    ) -> tuple[Caller, Mapping[str, Json]]: ...
-
-
 class Connection:
     """A client at the other end of a WebSocket."""
 
@@ -76,6 +68,7 @@ class Connection:
         self.nonce = str(uuid4())
         self.scope: Mapping[str, Any] = scope or {}
         self.caller: Caller | None = None
+        self.token_issued_ms = 0
         self._gateway, self._wire = gateway, wire
         self._receive, self._send = receive, send
         self._out: deque[str | tuple[int, str]] = deque()  # frames; last of all, how to close
@@ -181,19 +174,19 @@ class Connection:
                 if frame is None:
                     return False
                 await self._gateway.ready.wait()
-                return await self._greet(frame)
+                return self._greet(frame)
         except TimeoutError:
             self.hang_up(POLICY, "handshake timeout")
             return False
 
-    async def _greet(self, frame: str | bytes) -> bool:
+    def _greet(self, frame: str | bytes) -> bool:
         request_id = "invalid"
         try:
             request = frames.read_request(frame)
             request_id = request.id
             if request.method != "connect":
                 raise InvalidRequest("invalid handshake: first request must be connect")
-            caller, hello = await self._gateway.greet(request, self)
+            accepted, hello = self._gateway.greet(request.params, self)
         except HomarusError as exc:
             refusal = as_protocol_error(exc)
             if request_id == "invalid":
@@ -202,10 +195,10 @@ class Connection:
             self.close(refusal.close_code or POLICY, refusal.message[:120])
             log.info("connection %s refused: %s", self.id, refusal.message)
             return False
-        self.caller = caller
+        self.caller, self.token_issued_ms = accepted.caller, accepted.token_issued_ms
         self._wire.allow(MAX_FRAME_BYTES)
-        self.answer(frames.response(request_id, dict(hello)))
-        self._gateway.joined(self, caller)
+        self.answer(frames.response(request_id, hello))
+        self._gateway.joined(self, accepted.caller)
         return True
 
     def _leave(self) -> None:
@@ -216,6 +209,9 @@ class Connection:
 
     async def _read_on(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._next()) is not None:
+            if not self._is_welcome():
+                self.hang_up(POLICY, "device token revoked")
+                return
             try:
                 request = frames.read_request(frame)
             except InvalidRequest as exc:
@@ -229,6 +225,13 @@ class Connection:
                 continue
             self._in_flight += 1
             group.create_task(self._serve_one(request))
+
+    def _is_welcome(self) -> bool:
+        """Whether the device's token still holds; another process may have revoked it."""
+        who = self.caller
+        if who is None or not who.device_id:
+            return who is not None
+        return self._gateway.gate.devices.holds(who.device_id, who.role, self.token_issued_ms)
 
     async def _serve_one(self, request: Request) -> None:
         """Answer one request; whatever goes wrong is its answer."""

@@ -23,6 +23,7 @@ from homarus.gateway.pairing import (
     merged,
     read_device,
     show_device,
+    texts,
     with_token,
 )
 from homarus.gateway.scopes import missing
@@ -85,7 +86,7 @@ class Devices:
     def approve(self, request_id: str, by: Collection[str]) -> Device:
         """Let a waiting device in. Nobody can give more than they have: `by` are their scopes."""
         entry = self._asked(request_id)
-        scopes = tuple(scope for scope in entry.get("scopes", ()) if isinstance(scope, str))
+        scopes = texts(entry.get("scopes"))
         beyond = missing(scopes, by)
         if beyond:
             raise InvalidRequest(f"missing scope: {beyond[0]}")
@@ -126,8 +127,10 @@ class Devices:
     def holds(self, device_id: str, role: str, issued_ms: int) -> bool:
         """Whether a token that a connection was given then is still the one."""
         device = self.get(device_id)
-        token = device.token(role) if device else None
-        return token is not None and role in device.roles and token.issued_ms == issued_ms
+        if device is None or role not in device.roles:
+            return False
+        token = device.token(role)
+        return token is not None and token.issued_ms == issued_ms
 
     def rotate(
         self,

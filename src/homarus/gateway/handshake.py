@@ -8,86 +8,26 @@ may do is decided by what was approved for its device; without a device it may d
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
-
-from pydantic import Field, ValidationError
+from typing import Literal
 
 from homarus.config.schema import Gateway
 from homarus.core.clock import Clock
 from homarus.core.errors import InvalidRequest, NotPaired
 from homarus.core.message import Json
 from homarus.gateway.auth import POLICY_VIOLATION, Auth, Mode, Reason, check_bearer, refused
+from homarus.gateway.connect import ConnectParams, DeviceParams, read_params, refuse
 from homarus.gateway.devices import Devices
 from homarus.gateway.door import Barred, Door, Entrance
-from homarus.gateway.frames import PROTOCOL, first_error
 from homarus.gateway.identity import PublicKey, auth_payload
 from homarus.gateway.limiter import Limiter, Source
-from homarus.gateway.method import Caller, Params
+from homarus.gateway.method import Caller
 from homarus.gateway.pairing import Ask, Device, Role, Token
 from homarus.gateway.scopes import granted, missing
 
-PROTOCOL_ERROR = 1002
 NEWEST_PROTOCOL = 4  # whose additions a client that asks for it gets
 MAX_SKEW_MS = 10 * 60_000
-ClientId: TypeAlias = Literal[
-    "webchat-ui", "openclaw-control-ui", "webchat", "cli", "gateway-client", "openclaw-macos",
-    "openclaw-ios", "openclaw-android", "node-host", "test", "fingerprint", "openclaw-probe",
-]  # fmt: skip
-ClientMode: TypeAlias = Literal["webchat", "cli", "ui", "backend", "node", "probe", "test"]
 _PAGES = frozenset({"webchat-ui", "openclaw-control-ui", "webchat"})
-
-Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
-# Joined by `,` and `|` in what a device signs: neither may stand in one.
-ScopeName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w.:-]+\z")]
-Version: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class ClientParams(Params):
-    """The program at the other end, as it describes itself."""
-
-    id: ClientId
-    display_name: Word | None = None
-    version: Word
-    platform: Word
-    device_family: Word | None = None
-    model_identifier: Word | None = None
-    mode: ClientMode
-    instance_id: Word | None = None
-
-
-class DeviceParams(Params):
-    """A device's key, and its signature over this very connection."""
-
-    id: Annotated[str, Field(min_length=1, max_length=128)]
-    public_key: Annotated[str, Field(min_length=1, max_length=1_000)]
-    signature: Annotated[str, Field(min_length=1, max_length=256)]
-    signed_at: Annotated[int, Field(ge=0, le=2**53)]
-    nonce: Word | None = None
-
-
-class AuthParams(Params):
-    """What the client knows."""
-
-    token: str | None = Field(None, repr=False)
-    password: str | None = Field(None, repr=False)
-
-
-class ConnectParams(Params):
-    """The params of `connect`."""
-
-    min_protocol: Version
-    max_protocol: Version
-    client: ClientParams
-    caps: Annotated[list[Word], Field(max_length=64)] = []
-    commands: Annotated[list[Word], Field(max_length=256)] = []
-    permissions: Mapping[str, bool] = {}
-    path_env: str | None = None
-    role: Word = "operator"
-    scopes: Annotated[list[ScopeName], Field(max_length=64)] = []
-    device: DeviceParams | None = None
-    auth: AuthParams = AuthParams()
-    locale: str | None = None
-    user_agent: str | None = None
+_DEVICE_REASON: Reason = "device_token_mismatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +73,15 @@ class Gate:
     def accept(self, raw: Json, door: Door, nonce: str, conn_id: str) -> Accepted:
         """The handshake; InvalidRequest or NotPaired, with a close code, when it fails."""
         params = read_params(raw)
-        return _Handshake(self, params, _role(params), door, nonce, conn_id).run()
+        return _Handshake(self, params, read_role(params), door, nonce, conn_id).run()
 
 
-def read_params(raw: Json) -> ConnectParams:
-    """The params of a connect request, if the protocol fits."""
-    try:
-        params = ConnectParams.model_validate({} if raw is None else raw)
-    except ValidationError as exc:
-        raise _refuse(f"invalid connect params: {first_error(exc)}") from None
-    if not params.min_protocol <= PROTOCOL <= params.max_protocol:
-        raise InvalidRequest(
-            "protocol mismatch",
-            details={"expectedProtocol": PROTOCOL},
-            close_code=PROTOCOL_ERROR,
-        )
-    return params
-
-
-def _role(params: ConnectParams) -> Role:
-    if params.role == "operator" or params.role == "node":  # noqa: PLR1714 - narrows the type
-        return params.role
-    raise _refuse("invalid role")
-
-
-def _refuse(message: str) -> InvalidRequest:
-    return InvalidRequest(message, close_code=POLICY_VIOLATION)
+def read_role(params: ConnectParams) -> Role:
+    """As what the client connects."""
+    match params.role:
+        case "operator" | "node":
+            return params.role
+    raise refuse("invalid role")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +132,11 @@ class _Handshake:
     def _check_origin(self) -> None:
         is_page = self.params.client.id in _PAGES or self.params.client.mode == "webchat"
         if is_page and self.door.origin is None:
-            raise _refuse("origin missing: this client is a page, and pages have one")
+            raise refuse("origin missing: this client is a page, and pages have one")
         try:
             self.gate.entrance.admit(self.door)
         except Barred as exc:
-            raise _refuse(f"origin not allowed: {exc.message}") from None
+            raise refuse(f"origin not allowed: {exc.message}") from None
 
     def _judge_secret(self) -> tuple[Reason | None, int]:
         """Why the shared secret does not let the client in, and how long it must wait."""
@@ -240,18 +163,18 @@ class _Handshake:
             raise NotPaired("device identity required", close_code=POLICY_VIOLATION)
         return Accepted(self._caller("", frozenset()), self._mode, self.params)
 
-    def _check_device(self, device: "DeviceParams") -> PublicKey:
+    def _check_device(self, device: DeviceParams) -> PublicKey:
         key = PublicKey.read(device.public_key)
         if key is None:
-            raise _refuse("device public key invalid")
+            raise refuse("device public key invalid")
         if key.device_id != device.id:
-            raise _refuse("device identity mismatch")
+            raise refuse("device identity mismatch")
         if abs(self.gate.clock.now_ms() - device.signed_at) > MAX_SKEW_MS:
-            raise _refuse("device signature expired")
+            raise refuse("device signature expired")
         if device.nonce is None and not self._is_local:
-            raise _refuse("device nonce required")
+            raise refuse("device nonce required")
         if device.nonce is not None and device.nonce != self.nonce:
-            raise _refuse("device nonce mismatch")
+            raise refuse("device nonce mismatch")
         payload = auth_payload(
             device_id=device.id,
             client_id=self.params.client.id,
@@ -259,16 +182,16 @@ class _Handshake:
             role=self.role,
             scopes=self.params.scopes,
             signed_at_ms=device.signed_at,
-            token=self.params.auth.token,
+            token=self.params.auth.token or self.params.auth.device_token,
             nonce=device.nonce,
         )
         if not key.verify(device.signature, payload):
-            raise _refuse("device signature invalid")
+            raise refuse("device signature invalid")
         return key
 
     def _judge_token(self, key: PublicKey, reason: Reason, wait_ms: int) -> Token:
         """The device's own token in place of the shared secret."""
-        given = self.params.auth.token
+        given = self.params.auth.device_token or self.params.auth.token
         if not given:
             raise self._fail(reason, wait_ms)
         source = Source.of(self.door, self.gate.entrance, "device-token")
@@ -329,6 +252,3 @@ class _Handshake:
             ip=self.gate.entrance.client_ip(self.door),
             is_local=self._is_local,
         )
-
-
-_DEVICE_REASON: Reason = "device_token_mismatch"

@@ -11,6 +11,7 @@ from homarus.config.paths import Paths
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.message import Inbound
+from homarus.providers.models import Models
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
 
@@ -20,6 +21,7 @@ class Host(Protocol):
 
     loaded: Loaded
     paths: Paths
+    models: Models
     store: Store
     sessions: Sessions
     bus: Bus
@@ -45,4 +47,8 @@ class Host(Protocol):
 
     def live_runs(self, key: str | None = None) -> Sequence[str]:
         """The ids of the runs under way."""
+        ...
+
+    async def reload(self, loaded: Loaded) -> None:
+        """Use another config from now on; live runs end with the one they began with."""
         ...

@@ -22,14 +22,12 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from homarus.core.errors import UserError
 from homarus.gateway.client import Connection
-from homarus.gateway.door import Barred, Door, Entrance
+from homarus.gateway.door import Barred, Door
 from homarus.gateway.frames import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from homarus.gateway.listen import Listen
 from homarus.gateway.server import Gateway, memory_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from websockets.http11 import Request as Upgrade
 
 _WIRE = "homarus.wire"
@@ -80,13 +78,11 @@ class Site:
     def __init__(
         self,
         gateway: Gateway,
-        entrance: Entrance,
         *,
         page: bool = True,
-        metrics: "Callable[[Door], None] | None" = None,
+        metrics: bool = False,
     ) -> None:
-        """`metrics` lets a request for them in or raises Barred; without it there are none."""
-        self._gateway, self._entrance, self._admit_metrics = gateway, entrance, metrics
+        self._gateway = gateway
         routes = [Route("/health", self._health), Route("/healthz", self._health)]
         if metrics:
             routes.append(Route("/metrics", self._metrics))
@@ -98,7 +94,7 @@ class Site:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._entrance.admit(Door.from_scope(scope))
+            self._gateway.gate.admit(Door.from_scope(scope))
             if scope["type"] == "websocket":
                 wire = scope["extensions"][_WIRE]["wire"]
                 await Connection(self._gateway, wire, receive, send, scope).serve()
@@ -114,8 +110,7 @@ class Site:
         return JSONResponse(state, 200 if ready else 503, _HEADERS)
 
     async def _metrics(self, request: Request) -> Response:
-        if self._admit_metrics:
-            self._admit_metrics(Door.from_scope(request.scope))
+        self._gateway.gate.check_bearer(Door.from_scope(request.scope))
         kind = "text/plain; version=0.0.4"
         return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
 

@@ -57,7 +57,9 @@ class Limiter:
         self._max_sources = max_sources
         self._sources: OrderedDict[tuple[str, str, bool], _Failures] = OrderedDict()
 
-    def __len__(self) -> int:
+    @property
+    def sources(self) -> int:
+        """How many are remembered."""
         return len(self._sources)
 
     def wait_ms(self, source: Source) -> int:

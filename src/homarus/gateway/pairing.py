@@ -90,8 +90,8 @@ def read_device(device_id: str, entry: Json) -> Device | None:
         for role, value in (tokens if isinstance(tokens, dict) else {}).items()
         if (token := _read_token(role, value))
     }
-    roles = {*_texts(entry.get("roles")), *_texts([entry.get("role")])}
-    return Device(device_id, frozenset(roles), _texts(entry.get("scopes")), found, entry)
+    roles = {*texts(entry.get("roles")), *texts([entry.get("role")])}
+    return Device(device_id, frozenset(roles), texts(entry.get("scopes")), found, entry)
 
 
 def _read_token(role: str, value: Json) -> Token | None:
@@ -100,9 +100,9 @@ def _read_token(role: str, value: Json) -> Token | None:
     return Token(
         role=role,
         secret=value["token"],
-        scopes=_texts(value.get("scopes")),
+        scopes=texts(value.get("scopes")),
         issued_ms=max(_stamp(value, "rotatedAtMs"), _stamp(value, "createdAtMs")),
-        is_revoked=value.get("revokedAtMs") not in {None, 0},
+        is_revoked=bool(value.get("revokedAtMs")),
     )
 
 
@@ -118,7 +118,7 @@ def merged(entry: Mapping[str, Json], ask: Mapping[str, Json], now_ms: int) -> d
     """A paired device's entry after one more request of it was approved."""
     before = read_device(str(ask["deviceId"]), entry)
     roles = sorted({*(before.roles if before else ()), str(ask["role"])})
-    scopes = dict.fromkeys((*(before.scopes if before else ()), *_texts(ask.get("scopes"))))
+    scopes = dict.fromkeys((*(before.scopes if before else ()), *texts(ask.get("scopes"))))
     kept = {
         name: value
         for name, value in ask.items()
@@ -161,10 +161,11 @@ def show_device(device: Device) -> dict[str, Json]:
     return shown | ({"tokens": tokens} if tokens else {})
 
 
-def _texts(value: Json) -> tuple[str, ...]:
+def texts(value: Json) -> tuple[str, ...]:
+    """The texts in a list; what else is there says nothing."""
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
 
 
 def _stamp(entry: Mapping[str, Json], name: str) -> int:
     value = entry.get(name)
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from homarus import __version__
@@ -17,10 +18,15 @@ from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Json
 from homarus.core.tasks import contain
 from homarus.gateway import frames
-from homarus.gateway.client import RESTART, Connection, Greeter
+from homarus.gateway.client import POLICY, RESTART, Connection
+from homarus.gateway.door import Door
 from homarus.gateway.events import BUS_SIZE, Events
 from homarus.gateway.frames import TICK_S
+from homarus.gateway.handshake import Accepted, Gate
+from homarus.gateway.health import FRESH_MS, look
+from homarus.gateway.hello import hello
 from homarus.gateway.host import Host
+from homarus.gateway.memo import Memo
 from homarus.gateway.method import Caller, Method, Scope
 from homarus.gateway.presence import Presence
 
@@ -36,10 +42,6 @@ _GUARDS: tuple[tuple[str, Scope], ...] = (
     ("shutdown", "none"),
     ("", "read"),
 )
-EVENTS = (
-    "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health",
-    "device.pair.requested", "device.pair.resolved", "config.reloaded", "config.rejected", "gap",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -59,19 +61,22 @@ class Gateway:
     def __init__(
         self,
         *,
-        greet: Greeter,
+        gate: Gate,
         methods: Mapping[str, Method],
         unbuilt: Mapping[str, str],
         clock: Clock | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
-        self.greet, self.methods, self.unbuilt = greet, methods, unbuilt
+        self.gate, self.methods, self.unbuilt = gate, methods, unbuilt
+        gate.devices.tell = self.broadcast
+        gate.devices.drop = self._drop_device
         self.ready = asyncio.Event()
         self.stopping = False
         self.counts = Counts()
         self.started_ms = self.clock.now_ms()
         self.presence = Presence(self.clock, __version__)
         self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
+        self.memo = Memo(self.clock)
         self.health: Mapping[str, Json] = {}
         self.config_problem = ""  # why the file on disk is not the one in use
         self._connections: dict[str, Connection] = {}
@@ -112,6 +117,12 @@ class Gateway:
                 finally:
                     self._host = self._group = None
 
+    def greet(self, params: Json, connection: Connection) -> tuple[Accepted, dict[str, Json]]:
+        """Let a client in, or raise; and what it is told first."""
+        door = Door.from_scope(connection.scope)
+        accepted = self.gate.accept(params, door, connection.nonce, connection.id)
+        return accepted, hello(self, accepted)
+
     def method(self, name: str) -> Method:
         """What a client asks for by this name."""
         if found := self.methods.get(name):
@@ -151,8 +162,10 @@ class Gateway:
             self.events.join(run_id, caller.conn_id)
 
     def catch_up(self, session_key: str, caller: Caller) -> None:
-        """The caller looks at a session: it gets what live runs have said so far."""
-        self.events.catch_up(session_key, caller.conn_id, tools="tool-events" in caller.caps)
+        """The caller looks at a session: after its answer it gets what live runs said so far."""
+        tools = "tool-events" in caller.caps
+        tell = partial(self.events.catch_up, session_key, caller.conn_id, tools=tools)
+        asyncio.get_running_loop().call_soon(tell)
 
     def note_health(self, health: Mapping[str, Json]) -> None:
         """A new picture of how things are."""
@@ -174,6 +187,7 @@ class Gateway:
         )  # fmt: skip
         if self.presence.join(caller):
             self.tell_presence()
+        self.start("health", self._refresh_health)
 
     def left(self, connection: Connection, caller: Caller) -> None:
         """A client is gone."""
@@ -186,8 +200,17 @@ class Gateway:
         """Close the connections of these clients at once; how many there were."""
         found = [c for c in self._connections.values() if c.caller and which(c.caller)]
         for connection in found:
-            connection.hang_up(1008, reason)
+            connection.hang_up(POLICY, reason)
         return len(found)
+
+    def _drop_device(self, device_id: str, role: str, spare: str) -> None:
+        """A device's token is void: whoever came in with it is out, but for one connection."""
+
+        def meant(caller: Caller) -> bool:
+            same = caller.device_id == device_id and caller.role == role
+            return same and caller.conn_id != spare
+
+        self.disconnect(meant, "device token revoked")
 
     async def stop(self, reason: str, *, restart_ms: int | None = None) -> None:
         """Say goodbye, let live runs end, stop those that do not, close every connection."""
@@ -196,6 +219,10 @@ class Gateway:
         self.broadcast("shutdown", {"reason": reason, **expected})
         if self._host is not None:
             await self._let_runs_end(self._host)
+        self.close_all()
+
+    def close_all(self) -> None:
+        """Send every client away, after what it is still to be told."""
         for connection in self.connections:
             connection.close(RESTART, "service restart")
 
@@ -213,6 +240,13 @@ class Gateway:
         while True:
             await self.clock.sleep(TICK_S)
             self.broadcast("tick", {"ts": self.clock.now_ms()}, drop_if_slow=True)
+            if self._connections:
+                await self._refresh_health()
+
+    async def _refresh_health(self) -> None:
+        """Look anew when the picture is old."""
+        if self.clock.now_ms() - int(self.health.get("ts", 0)) >= FRESH_MS:
+            self.note_health(await look(self.host))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         async def wait() -> None:

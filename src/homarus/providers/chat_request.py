@@ -9,10 +9,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_reply import REASONING_FIELDS
 from homarus.providers.compat import Compat
@@ -23,6 +23,7 @@ INTERRUPTED = "[No result: the call was interrupted, and its outcome is unknown.
 NO_TEXT = "(no text)"
 NO_OUTPUT = "(no output)"
 UNSEEN = "[A picture was left out: this model cannot see pictures.]"
+SHOWN = "[A picture was shown here.]"
 PICTURE_BELOW = "(The picture follows in the next message.)"
 PICTURES = "Pictures from the tool results above:"
 GOT_RESULTS = "I have the tool results."
@@ -30,6 +31,7 @@ GAP = b"\\n\\n"  # between turns that became one, inside a JSON string
 # Google's own word for a call whose signature is not at hand.
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
+_HEAD = b'{"role":"%b","content":'
 _TEXT = b'{"type":"text","text":"%b"}'
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
@@ -39,19 +41,21 @@ _NEVER_REPLAYED = frozenset({"error", "aborted"})
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One turn: `words` or `blocks` are its content as JSON, `rest` is what follows it there."""
+    """One turn as JSON, empty when there is nothing to send, and where in it the content stands."""
 
     role: str
-    words: bytes = b""  # a JSON string without its quotes
-    blocks: tuple[bytes, ...] = ()
-    rest: bytes = b""
+    json: bytes = b""
+    start: int = 0  # the content without its quotes or brackets begins here,
+    stop: int = 0  # ends here,
+    rest: int = 0  # and here begins what follows it
+    has_blocks: bool = False
     calls: Mapping[str, str] = field(default_factory=dict)  # the calls it makes: id → tool
     answers: str = ""  # the call it is the result of
     pictures: tuple[bytes, ...] = ()  # what a tool's turn cannot hold
 
-    def __bool__(self) -> bool:
-        """Whether there is anything to send."""
-        return bool(self.words or self.blocks or self.calls)
+    @property
+    def content(self) -> bytes:
+        return self.json[self.start : self.stop]
 
 
 @dataclass(slots=True)
@@ -69,7 +73,7 @@ class Turns:
         self._compat, self._provider, self._model = compat, provider, model
         self._sees_images = sees_images
         self._rendered = Rendered(self._turn)
-        self._bridge = _Turn("assistant", _inner(GOT_RESULTS))
+        self._bridge = _made("assistant", GOT_RESULTS)
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
         """The turns to send, each as JSON."""
@@ -82,13 +86,14 @@ class Turns:
                 if results is not None:
                     results.turns[turn.answers] = turn
                 continue
-            if turn:
+            if turn.json:
                 turns.append(turn)
             if turn.calls:
                 results = _Results(turn.calls)
                 turns.append(results)
                 waiting.update(dict.fromkeys(turn.calls, results))
-        return [_json(run) for run in self._runs(turns)]
+        runs = self._runs(turns)
+        return [run[0].json if len(run) == 1 else _as_one(run) for run in runs]
 
     def _runs(self, turns: Iterable[_Turn | _Results]) -> list[list[_Turn]]:
         """The turns with the results in their places; neighbours of one role stand together."""
@@ -118,7 +123,7 @@ class Turns:
             pictures.extend(turn.pictures if turn else ())
         if pictures:
             told = encode({"type": "text", "text": PICTURES})
-            flat.append(_Turn("user", blocks=(told, *pictures)))
+            flat.append(_made("user", [told, *pictures]))
         return flat
 
     def _turn(self, message: Message) -> _Turn:
@@ -135,12 +140,12 @@ class Turns:
         images = [part for part in message.parts if isinstance(part, Image)]
         if not images or not self._sees_images:
             texts += [UNSEEN] * len(images)
-            return _Turn("user", _inner("\n".join(texts) or NO_TEXT))
+            return _made("user", "\n".join(texts) or NO_TEXT)
         blocks: list[Json] = [{"type": "text", "text": text} for text in texts]
-        return _Turn("user", blocks=tuple(map(encode, (*blocks, *map(_picture, images)))))
+        return _made("user", [encode(block) for block in (*blocks, *map(_picture, images))])
 
     def _answered(self, message: Message) -> _Turn:
-        content = message.text
+        content = "".join(_spoken(part) for part in message.parts)
         rest: dict[str, Json] = {}
         thinking = [part for part in message.parts if isinstance(part, Thinking) and part.text]
         if thinking and self._compat.thinking_as_text:
@@ -152,12 +157,10 @@ class Turns:
             calls.setdefault(self._wire_id(call.id), call)
         if calls:
             rest["tool_calls"] = [self._asked_for(*item) for item in calls.items()]
-        return _Turn(
-            "assistant",
-            _inner(content),
-            rest=b"," + encode(rest)[1:-1] if rest else b"",
-            calls={call_id: call.name for call_id, call in calls.items()},
-        )
+        elif not content:
+            return _Turn("assistant")
+        made = _made("assistant", content, rest)
+        return replace(made, calls={call_id: call.name for call_id, call in calls.items()})
 
     def _asked_for(self, call_id: str, call: ToolCall) -> dict[str, Json]:
         # Arguments that were not JSON are not repeated: several services refuse the whole request.
@@ -181,7 +184,7 @@ class Turns:
         rest = {"tool_call_id": call_id}
         if self._compat.tool_result_name:
             rest["name"] = wire_name(name)
-        return _Turn("tool", _inner(text), rest=b"," + encode(rest)[1:-1], answers=call_id)
+        return replace(_made("tool", text, rest), answers=call_id)
 
     def _wrote(self, message: Message) -> bool:
         """Did this very model write it? Reasoning means nothing to another."""
@@ -228,26 +231,46 @@ def tool_list(tools: Iterable[ToolSpec], *, strict: bool = False) -> bytes:
 
 def _tool(spec: ToolSpec, *, strict: bool) -> dict[str, Json]:
     schema = parameters(spec.parameters)
-    function = {"name": spec.name, "description": spec.description, "parameters": schema}
+    function: dict[str, Json] = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": schema,
+    }
     if strict:
         function["strict"] = fits_strict(schema)
     return {"type": "function", "function": function}
 
 
-def _json(run: list[_Turn]) -> bytes:
-    """Turns of one role as one; of their reasoning, the last is told."""
-    if any(turn.blocks for turn in run):
-        blocks = (turn.blocks or (_TEXT % turn.words,) for turn in run)
-        content = b"[" + b",".join(block for some in blocks for block in some) + b"]"
+def _made(
+    role: str, content: str | Sequence[bytes], rest: Mapping[str, Json] | None = None
+) -> _Turn:
+    """A turn of text, which may be none, or of blocks; `rest` are its other fields."""
+    head = _HEAD % role.encode()
+    has_blocks = not isinstance(content, str)
+    if isinstance(content, str):
+        value = encode(content) if content else b"null"
     else:
-        words = GAP.join(turn.words for turn in run if turn.words)
-        content = b'"' + words + b'"' if words else b"null"
+        value = b"[" + b",".join(content) + b"]"
+    start, end = len(head), len(head) + len(value)
+    tail = b"," + encode(rest)[1:] if rest else b"}"
+    inner = (start + 1, end - 1) if content else (end, end)
+    return _Turn(role, head + value + tail, *inner, end, has_blocks)
+
+
+def _as_one(run: Sequence[_Turn]) -> bytes:
+    """Turns of one role as one; of their reasoning, the last is told."""
+    if any(turn.has_blocks for turn in run):
+        blocks = (turn.content if turn.has_blocks else _TEXT % turn.content for turn in run)
+        content = b"[" + b",".join(blocks) + b"]"
+    else:
+        content = b'"' + GAP.join(turn.content for turn in run if turn.content) + b'"'
     last = run[-1]
-    return b'{"role":"' + last.role.encode() + b'","content":' + content + last.rest + b"}"
+    return _HEAD % last.role.encode() + content + last.json[last.rest :]
 
 
-def _inner(text: str) -> bytes:
-    return encode(text)[1:-1]
+def _spoken(part: Part) -> str:
+    """What a model said; a picture of its own cannot be shown to it."""
+    return part.text if isinstance(part, Text) else SHOWN if isinstance(part, Image) else ""
 
 
 def _picture(image: Image) -> dict[str, Json]:

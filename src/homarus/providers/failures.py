@@ -82,6 +82,8 @@ def problem_in(body: Json, status: int = 0) -> Problem:
     if isinstance(raw, Mapping) and raw.get("raw"):  # OpenRouter: what the vendor behind it said
         words = f"{words}: {raw['raw']}"
     reasons, after_s = _details(inner.get("details"))
+    if str(inner.get("param")).startswith("reasoning"):  # the sentence may not say what of it
+        reasons.append(inner["param"])
     numbers = [int(str(code)) for code in named if _is_status(code)]
     codes = " ".join(str(code).lower() for code in (*named, *reasons) if code)
     status = status or (numbers[0] if numbers else 0)
@@ -244,7 +246,7 @@ _THINKING = re.compile(
     r"\b(thinking|reasoning|effort)\b.{0,60}\b(not support|unsupported|must be one of|not enabled)"
     r"|reasoning_effort.{0,60}(not support|unsupported|must be one of)"
     r"|(not support|unsupported|unrecognized)\w*\b.{0,60}(thinking|reasoning|effort)"
-    r"|only works in thinking mode"
+    r"|only works in thinking mode|not a supported thinking|thinking budget .{0,20}is invalid"
 )
 
 

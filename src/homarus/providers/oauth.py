@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
 from homarus.core.errors import (
@@ -70,10 +70,11 @@ class OAuthClient:
     # Some services give programs on people's machines one, too; it keeps nothing secret.
     client_secret: str = field(default="", repr=False)
 
-    def signed(self, **form: str) -> dict[str, str]:
-        """A form for this provider, with who we are."""
-        known = {"client_id": self.client_id, "client_secret": self.client_secret}
-        return form | {name: value for name, value in known.items() if value}
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """What HTTP Basic wants, the one way that every server of such clients must know."""
+        pair = quote_plus(self.client_id), quote_plus(self.client_secret)
+        return pair if self.client_secret else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,13 @@ async def log_in_by_browser(
             f"{client.provider}: the login was not granted: {one_line(answer.error)}",
             fix=_again(client),
         )
-    form = client.signed(
-        grant_type="authorization_code",
-        code=answer.code,
-        redirect_uri=redirect_url,
-        code_verifier=verifier,
-    )
+    form = {
+        "grant_type": "authorization_code",
+        "code": answer.code,
+        "redirect_uri": redirect_url,
+        "client_id": client.client_id,
+        "code_verifier": verifier,
+    }
     return await asyncio.to_thread(_tokens, client, form, clock.now_ms())
 
 
@@ -195,11 +197,17 @@ async def log_in_by_device(
     """Show a code to type on another device, and ask until somebody did."""
     _check_address(client.device_url, "deviceUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
-    asked = client.signed(**({"scope": " ".join(client.scopes)} if client.scopes else {}))
+    asked = {"client_id": client.client_id}
+    if client.scopes:
+        asked["scope"] = " ".join(client.scopes)
     begun = await asyncio.to_thread(_post, client, client.device_url, asked)
     device_code, code = _device_code(client, begun)
     show(code)
-    form = client.signed(grant_type=DEVICE_GRANT, device_code=device_code)
+    form = {
+        "grant_type": DEVICE_GRANT,
+        "device_code": device_code,
+        "client_id": client.client_id,
+    }
     step_s = min(max(_seconds(begun.get("interval"), DEVICE_STEP_S), 1.0), MAX_DEVICE_STEP_S)
     until = clock.monotonic() + code.expires_s
     while clock.monotonic() + step_s <= until:
@@ -228,7 +236,11 @@ def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, 
 
 def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
     """New tokens for an old login. Blocks."""
-    form = client.signed(grant_type="refresh_token", refresh_token=refresh_token)
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": refresh_token,
+        "client_id": client.client_id,
+    }
     return _tokens(client, form, now_ms)
 
 
@@ -272,7 +284,9 @@ def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str
     try:
         with (
             httpx2.Client(timeout=REQUEST_S, trust_env=env, verify=verify) as web,
-            web.stream("POST", url, data=dict(form), headers=headers) as response,
+            web.stream(
+                "POST", url, data=dict(form), headers=headers, auth=client.credentials
+            ) as response,
         ):
             body = bytearray()
             for piece in response.iter_bytes():
@@ -309,7 +323,7 @@ def _refused(
     code = code if isinstance(code, str) else ""
     if code in {"authorization_pending", "slow_down"} and form.get("grant_type") == DEVICE_GRANT:
         return _Waiting(slower=code == "slow_down")
-    told = _told(answer or {}, code, form)
+    told = _told(client, answer or {}, code, form)
     where = f"{client.provider}: {_shown(url)}"
     if status == 429:
         after_s = wait_s(response.headers, time.time_ns() // 1_000_000)
@@ -326,11 +340,13 @@ def _refused(
     return AuthFailed(message, fix=_again(client), status=status)
 
 
-def _told(answer: Mapping[str, Json], code: str, form: Mapping[str, str]) -> str:
+def _told(
+    client: OAuthClient, answer: Mapping[str, Json], code: str, form: Mapping[str, str]
+) -> str:
     """The service's words, without what we sent it in confidence."""
     words = answer.get("error_description")
     text = ": ".join(part for part in (code, words if isinstance(words, str) else "") if part)
-    for secret in form.values():
+    for secret in (*form.values(), client.client_secret):
         if len(secret) >= MIN_SECRET_CHARS and secret != form.get("grant_type"):
             text = text.replace(secret, "***")
     return f": {one_line(text, 300)}" if text else ""

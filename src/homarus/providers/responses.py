@@ -5,11 +5,12 @@ reasoning as it came, encrypted. `create` makes the Provider; `models` tells wha
 model, and one that is not among them is asked plainly.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderTimeout, StreamBroken
+from homarus.core.errors import BadRequest, ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
@@ -27,7 +28,9 @@ API = "openai-responses"
 DONE = "[DONE]"  # not of this wire, but many a proxy adds it
 MIN_OUTPUT_TOKENS = 16  # less is refused
 
+_FORGOTTEN = "it does not take back the reasoning of earlier answers: they go without now"
 _FILTERED = Problem(0, "its filter stopped the answer", "content_filter")
+_REASONING = re.compile(r"encrypted.content|\brs_\w|'reasoning' was provided", re.IGNORECASE)
 _CANCELLED = Problem(0, "it stopped with a cancel")
 
 
@@ -53,30 +56,29 @@ class Responses:
         """Ask, and pass on the answer as it comes."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
-        body = self._wire(model).body(request)
+        wire = self._wire(model)
+        body = wire.body(request)
         reply = Reply()
-        done = False
         try:
             async with (
                 self._endpoint.post("/responses", body, subject, model.headers) as answer,
                 aclosing(answer.events()) as events,
             ):
                 async for data in events:
-                    if data.startswith(DONE):
-                        done = True
-                    elif data.strip():
-                        for delta in reply.add(_event(data, subject)):
-                            yield delta
-                    if done or reply.status:
+                    for delta in _read(data, reply, subject):
+                        yield delta
+                    if reply.status:
                         await answer.drain()
                         break
         except (StreamBroken, ProviderTimeout):
-            if not (done or reply.status):
+            if not reply.status:
                 raise  # after its end, a torn connection takes nothing away
+        except BadRequest as exc:
+            if not wire.forgets(exc, self._clock.now_ms()):
+                raise
+            raise broken(subject, _FORGOTTEN) from exc
         except Malformed as exc:
             raise broken(subject, f"its answer is malformed: {exc}") from exc
-        if not (done or reply.status):
-            raise broken(subject, "its answer ended before its end")
         yield self._message(reply, model, subject)
 
     async def close(self) -> None:
@@ -90,6 +92,8 @@ class Responses:
         return wire
 
     def _message(self, reply: Reply, model: Model, subject: Subject) -> Message:
+        if not reply.status:
+            raise broken(subject, "its answer ended before its end")
         if reply.status == "failed":
             problem = problem_in({"error": reply.error or "it does not say why"})
             raise error_of(subject, problem, midway=True)
@@ -119,6 +123,14 @@ class _Wire:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))
 
+    def forgets(self, refusal: BadRequest, now_ms: int) -> bool:
+        """Whether a refusal was about reasoning sent back, and the next request will be without.
+
+        Another organisation's key cannot decrypt it, for one; without this, the conversation
+        would be refused for ever.
+        """
+        return bool(_REASONING.search(refusal.message)) and self._items.forget(now_ms)
+
     def _fields(self, request: Request) -> dict[str, Json]:
         """Everything but input and tools. The caller's params come last; null removes."""
         fields: dict[str, Json] = {"model": request.model, "stream": True, "store": False}
@@ -142,8 +154,14 @@ class _Wire:
         return self._tools[1]
 
 
-def _event(data: str, subject: Subject) -> Mapping[str, Json]:
+def _read(data: str, reply: Reply, subject: Subject) -> Sequence[Delta]:
+    """Take in the data of one event."""
+    if not data.strip():
+        return ()
+    if data.startswith(DONE):
+        reply.status = reply.status or "completed"
+        return ()
     event = object_of(data)
     if event.get("type") == "error" or event.get("error"):
         raise error_of(subject, problem_in(event), midway=True)
-    return event
+    return reply.add(event)

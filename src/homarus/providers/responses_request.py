@@ -19,6 +19,7 @@ from homarus.providers.chat_request import (
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
+    SHOWN,
     UNSEEN,
     encode,
     wire_name,
@@ -26,7 +27,6 @@ from homarus.providers.chat_request import (
 from homarus.providers.openai_schema import fits_strict, parameters
 from homarus.providers.rendered import Rendered
 
-SHOWN = "[A picture was shown here.]"
 PHASES = ("commentary", "final_answer")
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -66,6 +66,8 @@ class Items:
     def __init__(self, *, provider: str, model: str, sees_images: bool) -> None:
         self._provider, self._model, self._sees_images = provider, model, sees_images
         self._rendered: Rendered[_Turn] = Rendered(self._turn)
+        self._trusted_after_ms = -1  # reasoning that is older is not sent back
+        self._sent_back = False
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
         """The items to send, each as JSON; never none."""
@@ -76,7 +78,16 @@ class Items:
                 page.answer(turn)
             else:
                 page.place(turn)
+        self._sent_back = page.has_thoughts
         return page.items() or [_message("user", [_text(NO_TEXT)])]
+
+    def forget(self, now_ms: int) -> bool:
+        """Send no reasoning from before now back any more; False if none was sent."""
+        if not self._sent_back:
+            return False
+        self._trusted_after_ms, self._sent_back = now_ms, False
+        self._rendered = Rendered(self._turn)
+        return True
 
     def _turn(self, message: Message) -> _Turn:
         match message.role:
@@ -137,6 +148,7 @@ class Items:
         return (
             origin is not None
             and origin.stop not in _NEVER_REPLAYED
+            and message.at_ms > self._trusted_after_ms
             and (origin.provider, origin.model) == (self._provider, self._model)
         )
 
@@ -145,6 +157,7 @@ class _Page:
     """A request's items as they are placed."""
 
     def __init__(self) -> None:
+        self.has_thoughts = False
         self._placed: list[bytes | _Outputs] = []
         self._ids: set[str] = set()  # of calls and of reasoning, as they stand
         self._waiting: dict[str, deque[tuple[_Outputs, str]]] = {}
@@ -157,6 +170,7 @@ class _Page:
             if item.call:
                 self._call(item, outputs)
             elif not item.thought or self._is_new(item.thought):
+                self.has_thoughts |= bool(item.thought)
                 self._placed.append(item.json)
         if outputs.found:
             self._placed.append(outputs)

@@ -43,6 +43,17 @@ class Inbox(Generic[Outcome]):
         self._live[session].extend(promise for _, promise in waiting)
         return [user(m.text, *m.images, at_ms=m.at_ms) for m, _ in waiting]
 
+    def drop(self, session: str, run_id: str | None = None) -> tuple[str, ...]:
+        """Give up what still waits, or one message of it; the run ids it came with."""
+        waiting = self._waiting.pop(session, [])
+        gone = [one for one in waiting if run_id in (None, one[0].run_id)]
+        kept = [one for one in waiting if run_id not in (None, one[0].run_id)]
+        if kept:
+            self._waiting[session] = kept
+        for _, promise in gone:
+            promise.cancel()
+        return tuple(inbound.run_id for inbound, _ in gone)
+
     def _begin(self, session: str, inbound: Inbound, promise: asyncio.Future[Outcome]) -> None:
         promised = self._live[session] = [promise]
 

@@ -483,24 +483,39 @@ def unpaired_calls(messages: Iterable[Message]) -> tuple[ToolCall, ...]:
 def pair_calls(messages: Sequence[Message]) -> list[Message]:
     """The same conversation with one result right after each call, as vendors demand.
 
-    A call that has none gets one that says so; a result nobody asked for is left out.
+    A call that has none gets one that says so; a result nobody asked for is left out. What the
+    gateway put between a call and its result comes after both.
     """
     paired: list[Message] = []
     open_calls: dict[str, ToolCall] = {}
+    between: list[Message] = []
     for message in messages:
         if message.role == "tool":
             (result,) = (part for part in message.parts if isinstance(part, ToolReturn))
             if open_calls.pop(result.call_id, None):
                 paired.append(message)
             continue
-        if open_calls:
+        if open_calls and is_injected(message):
+            between.append(message)
+            continue
+        if open_calls or between:
             paired.extend(_interrupted(call, message.at_ms) for call in open_calls.values())
+            paired.extend(between)
+            between = []
         paired.append(message)
         open_calls = {call.id: call for call in message.calls}
     if open_calls:
         at_ms = messages[-1].at_ms
         paired.extend(_interrupted(call, at_ms) for call in open_calls.values())
-    return paired
+    return paired + between
+
+
+def is_injected(message: Message) -> bool:
+    """Whether the gateway, and no model, said this."""
+    if message.role != "assistant":
+        return False
+    origin = message.origin or INJECTED
+    return (origin.provider, origin.model) == (INJECTED.provider, INJECTED.model)
 
 
 def _interrupted(call: ToolCall, at_ms: int) -> Message:

@@ -41,3 +41,33 @@ class StateLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def holder(state: Path) -> int:
+    """The process that holds the lock; 0 when nobody does."""
+    try:
+        fd = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        text = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        if not text.isdigit() or not _lives(int(text)):
+            return 0  # and the lock is not even touched, so that nobody is kept from taking it
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return int(text)
+    except OSError:
+        return 0
+    finally:
+        os.close(fd)
+    return 0
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

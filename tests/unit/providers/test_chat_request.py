@@ -30,6 +30,7 @@ from homarus.providers.chat_request import (
     NO_OUTPUT,
     NO_TEXT,
     PICTURES,
+    SHOWN,
     UNSEEN,
     Turns,
     encode,
@@ -174,6 +175,10 @@ def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
     assert len(got) == 3
 
 
+def test_a_picture_of_the_models_own_becomes_a_note() -> None:
+    assert rendered(said("Look:", PICTURE))[0]["content"] == f"Look:{SHOWN}"
+
+
 def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> None:
     thought = Thinking("because", "reasoning_content")
     assert rendered(said(thought, "Yes"))[0]["reasoning_content"] == "because"
@@ -277,7 +282,7 @@ origins = st.builds(
     st.sampled_from(["m", "n"]),
     st.sampled_from(["stop", "error", "aborted", "toolUse"]),
 )
-parts = st.lists(texts.map(Text) | calls | thoughts, max_size=4).map(tuple)
+parts = st.lists(texts.map(Text) | calls | thoughts | st.just(PICTURE), max_size=4).map(tuple)
 messages = st.one_of(
     st.builds(Message, st.just("user"), content),
     st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),

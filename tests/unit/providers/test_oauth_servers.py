@@ -6,12 +6,9 @@ Authlib's grants, which check PKCE, single use and the device flow.
 
 import asyncio
 import base64
-import hashlib
 import json
 import multiprocessing
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,41 +33,17 @@ from homarus.providers.oauth import (
 )
 from homarus.providers.profile_file import FILE
 from homarus.testing.clock import START_MS, FakeClock
-
-SERVER = Path(__file__).with_name("oauth_server.py")
-
-
-def started(command: list[str], pattern: str, stream: str) -> Iterator[str]:
-    """A server's address, until the test is over."""
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        stdout=subprocess.PIPE if stream == "stdout" else subprocess.DEVNULL,
-        stderr=subprocess.PIPE if stream == "stderr" else subprocess.DEVNULL,
-        text=True,
-    )
-    lines = process.stdout if stream == "stdout" else process.stderr
-    assert lines
-    try:
-        port = next(found[1] for line in lines if (found := re.search(pattern, line)))
-        # Whatever it says later must not fill the pipe.
-        drain = threading.Thread(target=lines.read, daemon=True)
-        drain.start()
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-        drain.join(10)
-        lines.close()
+from tests.unit.providers.oauth_peers import authlib_server, oidc_server
 
 
 @pytest.fixture(scope="module")
 def authlib() -> Iterator[str]:
-    yield from started([str(SERVER)], r"^(\d+)$", "stdout")
+    yield from authlib_server()
 
 
 @pytest.fixture(scope="module")
 def oidc() -> Iterator[str]:
-    yield from started(["-m", "oidc_provider_mock", "--port", "0"], r"127\.0\.0\.1:(\d+)", "stderr")
+    yield from oidc_server()
 
 
 def authlib_client(url: str, **more: Any) -> OAuthClient:
@@ -217,7 +190,6 @@ def test_the_challenge_is_the_verifiers_hash_and_the_verifier_stays_here(authlib
     assert asked["code_challenge_method"] == ["S256"]
     assert len(base64.urlsafe_b64decode(asked["code_challenge"][0] + "=")) == 32
     assert "code_verifier" not in asked
-    assert hashlib.sha256(b"").hexdigest() not in seen[0]
 
 
 def test_a_refresh_token_that_was_used_is_refused_and_told_without_it(authlib: str) -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from homarus.core.errors import (
     ProviderTimeout,
     RateLimited,
     StreamBroken,
+    ThinkingRefused,
 )
 from homarus.core.message import Message, Text, Thinking, ToolReturn, Usage, user
 from homarus.providers import responses
@@ -216,6 +218,50 @@ def test_reasoning_comes_back_with_the_results_of_the_calls_it_led_to() -> None:
     assert sent[1]["encrypted_content"] == json.loads(thought.signature)["encrypted_content"]
     assert sent[1]["id"].startswith("rs_")
     assert (sent[2]["call_id"], sent[3]["output"]) == ("call_9", "42")
+
+
+FOREIGN = (
+    "The encrypted content for item rs_00000001 could not be verified. "
+    "Reason: Encrypted content organization_id did not match the target organization."
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        FOREIGN,
+        "Item with id 'rs_68' not found. Items are not persisted when `store` is set to false.",
+        "Item 'rs_68' of type 'reasoning' was provided without its required following item.",
+    ],
+)
+def test_reasoning_that_is_refused_is_left_out_from_then_on(words: str) -> None:
+    async def scene(provider: responses.Responses, server: ModelServer) -> Any:
+        server.script([Think("hm"), Say("a")], [Fail(400, words)], [Think("so"), Say("b")], [])
+        first = await answer(provider)
+        request = asked(messages=(user("hi"), first, user("go")))
+        with pytest.raises(StreamBroken, match="without now"):  # whose policy is to try again
+            await answer(provider, request)
+        second = await answer(provider, request)
+        later = replace(second, at_ms=second.at_ms + 1)
+        await answer(provider, asked(messages=(*request.messages, later, user("on"))))
+        sent = [[i["type"] for i in r.body["input"]] for r in server.requests[1:]]
+        return [kinds.count("reasoning") for kinds in sent]
+
+    assert served(scene, models=(THINKER,)) == [1, 0, 1]
+
+
+def test_a_refusal_that_leaving_out_cannot_mend_is_reported_as_it_is() -> None:
+    assert type(error_of(Fail(400, FOREIGN))) is BadRequest
+
+
+def test_a_level_of_thinking_that_is_refused_has_a_class_of_its_own() -> None:
+    for words, param in (
+        ("Unsupported value: 'xhigh' is not supported with this model.", "reasoning.effort"),
+        ("Your organization must be verified for that.", "reasoning.summary"),
+    ):
+        told = {"message": words, "code": "unsupported_value", "param": param, "type": "x"}
+        step = Fail(400, body=json.dumps({"error": told}).encode())
+        assert type(error_of(step)) is ThinkingRefused
 
 
 def test_headers_carry_the_key_and_the_path_is_that_of_the_method() -> None:

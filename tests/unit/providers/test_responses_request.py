@@ -32,8 +32,8 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN
-from homarus.providers.responses_request import SHOWN, Items, tool_list
+from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
+from homarus.providers.responses_request import Items, tool_list
 
 PICTURE = Image("aGk=", "image/png")
 SHOWN_PICTURE = {

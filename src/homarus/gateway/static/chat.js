@@ -163,6 +163,7 @@ class Answer {
   constructor(isOurs) {
     this.isOurs = isOurs; // asked by this page
     this.box.dataset.live = '';
+    this.box.setAttribute('aria-busy', 'true'); // read out when it is whole
   }
 
   get isSilent() {
@@ -195,6 +196,7 @@ class Answer {
 
   end(said, mark = '', kind = 'aside') {
     delete this.box.dataset.live;
+    this.box.removeAttribute('aria-busy');
     for (const line of this.#tools.values()) line.settle();
     if (said) this.say(said);
     if (mark) this.box.append(note(mark, kind));

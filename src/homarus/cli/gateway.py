@@ -1,0 +1,206 @@
+"""`homarus gateway`: run it, look at it, ask it, stop it."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.cli.reach import Reach, open_gateway, reach_options, restart_self, warn
+from homarus.config.paths import Paths, shorten
+from homarus.core.errors import Unavailable, UserError
+from homarus.core.message import Json
+
+if TYPE_CHECKING:
+    from homarus.gateway.link import Running
+
+_STOP_S = 15.0
+_RESTART_S = 20.0
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_timeout_option = click.option(
+    "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
+)
+
+
+@click.group("gateway", invoke_without_command=True)
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one.")
+@click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
+@click.pass_context
+def command(ctx: click.Context, port: int | None, bind: str | None) -> None:
+    """Run the gateway in the foreground, or look at one that runs."""
+    if ctx.invoked_subcommand is None:
+        _run(port, bind)
+
+
+@command.command("run")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one.")
+@click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
+def run(port: int | None, bind: str | None) -> None:
+    """Run the gateway in the foreground."""
+    _run(port, bind)
+
+
+def _run(port: int | None, bind: str | None) -> None:
+    from homarus.app import serve
+
+    def ready(url: str) -> None:
+        click.echo(f"The gateway is ready on {url} (process {os.getpid()}).")
+
+    ending = asyncio.run(serve(os.environ, port=port, bind=bind, ready=ready, warn=warn))
+    if ending == "restart":
+        click.echo("Restarting.")
+        restart_self()
+
+
+@command.command("status")
+@_json_option
+def status(*, as_json: bool) -> None:
+    """Say whether a gateway serves this state directory, and where."""
+    running = _find()
+    found: dict[str, Json] = {"running": running is not None}
+    if running:
+        found |= {"pid": running.pid, "url": running.url, **asyncio.run(_look(Reach()))}
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+    elif running is None:
+        paths = Paths.find(os.environ)
+        click.echo(f"No gateway serves {shorten(paths.state, paths.home)}.")
+        click.echo("  → homarus gateway run starts one")
+    else:
+        for name, value in found.items():
+            click.echo(f"{name:<12} {value}")
+    if running is None:
+        raise click.exceptions.Exit(1)
+
+
+async def _look(reach: Reach) -> dict[str, Json]:
+    """What a gateway tells somebody who only connects."""
+    started = time.monotonic()
+    async with open_gateway(reach, mode="probe") as link:
+        server, snapshot = link.hello.get("server"), link.hello.get("snapshot")
+        told = await link.call("status")
+    found: dict[str, Json] = {"latencyMs": round((time.monotonic() - started) * 1000)}
+    if isinstance(server, dict) and isinstance(snapshot, dict):
+        found |= {
+            "version": server.get("version"),
+            "uptimeMs": snapshot.get("uptimeMs"),
+            "auth": snapshot.get("authMode"),
+        }
+    if isinstance(told, dict) and "configProblem" in told:
+        found["configProblem"] = told["configProblem"]
+    return found
+
+
+@command.command("probe")
+@reach_options
+@_json_option
+def probe(url: str | None, token: str | None, password: str | None, *, as_json: bool) -> None:
+    """Connect, and say how that went."""
+    found = asyncio.run(_look(Reach(url, token, password)))
+    if as_json:
+        click.echo(json.dumps({"ok": True, **found}, ensure_ascii=False))
+    else:
+        click.echo(f"ok: version {found.get('version')}, {found['latencyMs']} ms")
+
+
+@command.command("health")
+@reach_options
+@_timeout_option
+@_json_option
+def health(
+    url: str | None, token: str | None, password: str | None, timeout_ms: int, *, as_json: bool
+) -> None:
+    """Ask a running gateway how it is."""
+    from homarus.cli.health import show
+
+    show(Reach(url, token, password), timeout_ms, as_json=as_json)
+
+
+@command.command("call")
+@click.argument("method")
+@click.option("--params", metavar="JSON", default="{}", help="The params, a JSON object.")
+@click.option("--expect-final", is_flag=True, help="Wait for the last of several answers.")
+@reach_options
+@_timeout_option
+@_json_option
+def call(
+    method: str,
+    params: str,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    timeout_ms: int,
+    *,
+    expect_final: bool,
+    as_json: bool,
+) -> None:
+    """Ask a running gateway for anything: METHOD with params."""
+    try:
+        given = json.loads(params)
+    except ValueError as exc:
+        raise UserError(f"--params is not JSON: {exc}") from None
+    if not isinstance(given, dict):
+        raise UserError(
+            "--params is not a JSON object", fix="for example --params '{\"limit\": 5}'"
+        )
+
+    async def ask() -> Json:
+        async with open_gateway(Reach(url, token, password)) as link:
+            timeout_s = timeout_ms / 1000
+            return await link.call(method, given, final=expect_final, timeout_s=timeout_s)
+
+    answer = asyncio.run(ask())
+    click.echo(json.dumps(answer, ensure_ascii=False, indent=None if as_json else 2))
+
+
+@command.command("stop")
+def stop() -> None:
+    """Stop the gateway that serves this state directory; live answers are finished first."""
+    running = _needed()
+    os.kill(running.pid, signal.SIGTERM)
+    _wait_until(lambda: _find() is None, _STOP_S, f"process {running.pid} has not stopped")
+    click.echo(f"Stopped process {running.pid}.")
+
+
+@command.command("restart")
+def restart() -> None:
+    """Restart the gateway that serves this state directory, with the config as it is now."""
+    running = _needed()
+    before = _started_ms()
+    os.kill(running.pid, signal.SIGUSR1)
+    told = f"process {running.pid} has not restarted"
+    _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_S, told)
+    click.echo(f"Restarted process {running.pid}.")
+
+
+def _find() -> "Running | None":
+    from homarus.gateway.link import find_running
+
+    return find_running(Paths.find(os.environ))
+
+
+def _needed() -> "Running":
+    running = _find()
+    if running is None:
+        state = Paths.find(os.environ).state
+        raise UserError(f"no gateway serves {state}", fix="homarus gateway run starts one")
+    return running
+
+
+def _started_ms() -> Json:
+    from homarus.gateway.json_file import JsonFile
+    from homarus.gateway.link import POST
+
+    return JsonFile(Paths.find(os.environ).state / POST).read().get("startedAtMs")
+
+
+def _wait_until(done: Callable[[], bool], within_s: float, told: str) -> None:
+    deadline = time.monotonic() + within_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise Unavailable(f"{told} within {within_s:g} s", fix="homarus logs may say why")
+        time.sleep(0.05)

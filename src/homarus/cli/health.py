@@ -1,0 +1,41 @@
+"""`homarus health`: how a running gateway is."""
+
+import asyncio
+import json
+
+import click
+
+from homarus.cli.reach import Reach, open_gateway, reach_options
+from homarus.core.message import Json
+
+
+@click.command("health")
+@reach_options
+@click.option(
+    "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    url: str | None, token: str | None, password: str | None, timeout_ms: int, *, as_json: bool
+) -> None:
+    """Ask a running gateway how it is."""
+    show(Reach(url, token, password), timeout_ms, as_json=as_json)
+
+
+def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
+    """Ask and print."""
+    found = asyncio.run(_ask(reach, timeout_ms / 1000))
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+        return
+    sessions = found.get("sessions")
+    count = sessions.get("count", 0) if isinstance(sessions, dict) else 0
+    agents = found.get("agents")
+    names = [row["agentId"] for row in agents] if isinstance(agents, list) else []
+    click.echo(f"ok: {count} conversations, agents {', '.join(map(str, names))}")
+
+
+async def _ask(reach: Reach, timeout_s: float) -> dict[str, Json]:
+    async with open_gateway(reach) as link:
+        found = await link.call("health", timeout_s=timeout_s)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,99 @@
+"""How a command gets to a gateway: the options they share, and the connection."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from homarus.config.paths import Paths
+from homarus.core.errors import UserError
+
+if TYPE_CHECKING:
+    from homarus.gateway.link import Link
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What was said on the command line about the gateway."""
+
+    url: str | None = None
+    token: str | None = None
+    password: str | None = None
+
+
+def reach_options(command: F) -> F:
+    """Add `--url`, `--token` and `--password`."""
+    for name, told in (
+        ("--password", "Its password."),
+        ("--token", "Its token."),
+        ("--url", "The gateway, ws://HOST:PORT; then only --token or --password let you in."),
+    ):
+        command = click.option(name, metavar=name[2:].upper(), help=told)(command)
+    return command
+
+
+def is_running(reach: Reach, env: Mapping[str, str] | None = None) -> bool:
+    """Whether there is a gateway to use: one that was named, or one on our own state."""
+    from homarus.gateway.link import find_running
+
+    return bool(reach.url) or find_running(Paths.find(env or os.environ)) is not None
+
+
+@asynccontextmanager
+async def open_gateway(reach: Reach, *, mode: str = "cli") -> AsyncIterator["Link"]:
+    """A connection to the gateway that was named, else to the one on our own state."""
+    from homarus.core.clock import SystemClock
+    from homarus.gateway.identity import Identity
+    from homarus.gateway.link import Guest, Secret, open_link
+
+    paths = Paths.find(os.environ)
+    if reach.url:
+        _check(reach.url)
+        url, secret = reach.url, Secret(reach.token or "", reach.password or "")
+    else:
+        url, secret = _own(paths, reach)
+    device = Identity.load_or_create(
+        paths.state / "identity" / "device.json", SystemClock().now_ms()
+    )
+    client_id = "openclaw-probe" if mode == "probe" else "cli"
+    async with open_link(url, Guest(secret, device, client_id, mode)) as link:
+        yield link
+
+
+def _own(paths: Paths, reach: Reach) -> tuple[str, Any]:
+    from homarus.config.load import load
+    from homarus.gateway.auth import resolve_auth
+    from homarus.gateway.link import Secret, find_running
+    from homarus.gateway.listen import resolve_port
+
+    loaded = load(paths, os.environ)
+    auth = resolve_auth(loaded.config.gateway, loaded.env)
+    known = {auth.mode: auth.secret}
+    secret = Secret(
+        reach.token or known.get("token", ""), reach.password or known.get("password", "")
+    )
+    running = find_running(paths)
+    port = resolve_port(loaded.config.gateway, loaded.env)
+    return running.url if running else f"ws://127.0.0.1:{port}", secret
+
+
+def _check(url: str) -> None:
+    if not url.startswith(("ws://", "wss://")):
+        raise UserError(f"{url!r} is not a gateway's address", fix="use ws://HOST:PORT")
+
+
+def warn(line: str) -> None:
+    """A line for the person at the terminal, apart from what the command prints."""
+    click.echo(line, err=True)
+
+
+def restart_self() -> None:
+    """Become the same program again, with what is installed and configured now."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves

@@ -1,0 +1,63 @@
+"""Pictures that come with a message: checked by their bytes, not by what is said of them."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Image, Json
+from homarus.core.text import one_line
+
+MAX_BYTES = 5_000_000
+MAX_IMAGES = 20
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def read_images(attachments: Sequence[Json]) -> tuple[Image, ...]:
+    """The pictures; what is none, or too large, is refused."""
+    if len(attachments) > MAX_IMAGES:
+        raise InvalidRequest(f"{len(attachments)} attachments: at most {MAX_IMAGES} can be sent")
+    return tuple(_image(each, at) for at, each in enumerate(attachments, 1))
+
+
+def _image(attachment: Json, at: int) -> Image:
+    if not isinstance(attachment, dict):
+        raise InvalidRequest(f"attachment-{at}: must be an object")
+    named = attachment.get("fileName")
+    name = one_line(named, 60) if isinstance(named, str) and named else f"attachment-{at}"
+    content = attachment.get("content")
+    if not isinstance(content, str):
+        raise InvalidRequest(f"attachment {name}: content must be base64 text")
+    text = _without_scheme(content)
+    if len(text) > MAX_BYTES * 4 // 3 + 4:
+        raise InvalidRequest(f"attachment {name}: exceeds the size limit of {MAX_BYTES} bytes")
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(f"attachment {name}: invalid base64 content") from None
+    if len(data) > MAX_BYTES:
+        told = f"exceeds the size limit ({len(data)} > {MAX_BYTES} bytes)"
+        raise InvalidRequest(f"attachment {name}: {told}")
+    mime = _mime(data)
+    if not mime:
+        raise InvalidRequest(f"attachment {name}: only PNG, JPEG, GIF and WebP images can be sent")
+    return Image(base64.b64encode(data).decode("ascii"), mime)
+
+
+def _without_scheme(content: str) -> str:
+    """`data:image/png;base64,…` is what a browser gives."""
+    head, mark, rest = content[:200].partition(";base64,")
+    if mark and head.strip().lower().startswith("data:"):
+        return rest + content[200:]
+    return content
+
+
+def _mime(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for start, mime in _SIGNATURES if data.startswith(start)), "")

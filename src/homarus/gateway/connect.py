@@ -1,0 +1,96 @@
+"""The params of `connect`: what a client says when it comes in. Strict, and only its word."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, Strict, ValidationError
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Json
+from homarus.gateway.auth import POLICY_VIOLATION
+from homarus.gateway.frames import PROTOCOL, first_error
+from homarus.gateway.method import Params
+
+PROTOCOL_ERROR = 1002
+ClientId: TypeAlias = Literal[
+    "webchat-ui", "openclaw-control-ui", "webchat", "cli", "gateway-client", "openclaw-macos",
+    "openclaw-ios", "openclaw-android", "node-host", "test", "fingerprint", "openclaw-probe",
+]  # fmt: skip
+ClientMode: TypeAlias = Literal["webchat", "cli", "ui", "backend", "node", "probe", "test"]
+
+Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+# Joined by `,` and `|` in what a device signs: neither may stand in one.
+ScopeName: TypeAlias = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.:-]+\z")]
+# JSON has lists only; Strict(False) lets one become a tuple, its entries stay strict.
+Words: TypeAlias = Annotated[tuple[Word, ...], Strict(strict=False), Field(max_length=256)]
+ScopeNames: TypeAlias = Annotated[tuple[ScopeName, ...], Strict(strict=False), Field(max_length=64)]
+Version: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class ClientParams(Params):
+    """The program at the other end, as it describes itself."""
+
+    id: ClientId
+    display_name: Word | None = None
+    version: Word
+    platform: Word
+    device_family: Word | None = None
+    model_identifier: Word | None = None
+    mode: ClientMode
+    instance_id: Word | None = None
+
+
+class DeviceParams(Params):
+    """A device's key, and its signature over this very connection."""
+
+    id: Annotated[str, Field(min_length=1, max_length=128)]
+    public_key: Annotated[str, Field(min_length=1, max_length=1_000)]
+    signature: Annotated[str, Field(min_length=1, max_length=256)]
+    signed_at: Annotated[int, Field(ge=0, le=2**53)]
+    nonce: Word | None = None
+
+
+class AuthParams(Params):
+    """What the client knows. `device_token` is a newer client's name for a token of its own."""
+
+    token: str | None = Field(None, repr=False)
+    device_token: str | None = Field(None, repr=False)
+    password: str | None = Field(None, repr=False)
+
+
+class ConnectParams(Params):
+    """The params of `connect`."""
+
+    min_protocol: Version
+    max_protocol: Version
+    client: ClientParams
+    caps: Words = ()
+    commands: Words = ()
+    permissions: Mapping[str, bool] = {}
+    path_env: str | None = None
+    role: Word = "operator"
+    scopes: ScopeNames = ()
+    device: DeviceParams | None = None
+    auth: AuthParams = AuthParams()
+    locale: str | None = None
+    user_agent: str | None = None
+
+
+def read_params(raw: Json) -> ConnectParams:
+    """The params of a connect request, if the protocol fits."""
+    try:
+        params = ConnectParams.model_validate({} if raw is None else raw)
+    except ValidationError as exc:
+        raise refuse(f"invalid connect params: {first_error(exc)}") from None
+    if not params.min_protocol <= PROTOCOL <= params.max_protocol:
+        raise InvalidRequest(
+            "protocol mismatch",
+            details={"expectedProtocol": PROTOCOL},
+            close_code=PROTOCOL_ERROR,
+        )
+    return params
+
+
+def refuse(message: str) -> InvalidRequest:
+    """What a client is told before its connection is closed."""
+    return InvalidRequest(message, close_code=POLICY_VIOLATION)

@@ -1,0 +1,53 @@
+"""How things are: the picture that `health` answers with and clients get every minute."""
+
+from homarus.config.resolve import agents, default_agent
+from homarus.core.message import Json
+from homarus.gateway.host import Host
+from homarus.gateway.rows import index_path
+
+FRESH_MS = 60_000
+_RECENT = 5
+
+
+async def look(host: Host) -> dict[str, Json]:
+    """Counts and the newest sessions; no transcript is read, no service is asked."""
+    started = host.clock.monotonic()
+    config = host.loaded.config
+    default = default_agent(config)
+    rows = [await _agent(host, agent, is_default=agent == default) for agent in agents(config)]
+    own = next(row for row in rows if row["isDefault"])
+    return {
+        "ok": True,
+        "ts": host.clock.now_ms(),
+        "durationMs": round((host.clock.monotonic() - started) * 1000),
+        "channels": {},
+        "channelOrder": [],
+        "channelLabels": {},
+        "heartbeatSeconds": 0,
+        "defaultAgentId": default,
+        "agents": rows,
+        "sessions": own["sessions"],
+    }
+
+
+def heartbeat() -> dict[str, Json]:
+    """Of one agent, as `status` shows it: nothing beats yet."""
+    return {"enabled": False, "every": "disabled", "everyMs": None}
+
+
+async def _agent(host: Host, agent: str, *, is_default: bool) -> dict[str, Json]:
+    now_ms = host.clock.now_ms()
+    records = await host.store.sessions(agent=agent, limit=_RECENT)
+    return {
+        "agentId": agent,
+        "isDefault": is_default,
+        "heartbeat": {**heartbeat(), "prompt": "", "target": "last", "ackMaxChars": 30},
+        "sessions": {
+            "path": index_path(host, agent),
+            "count": await host.store.count_sessions(agent=agent),
+            "recent": [
+                {"key": r.key, "updatedAt": r.updated_ms, "age": now_ms - r.updated_ms}
+                for r in records
+            ],
+        },
+    }

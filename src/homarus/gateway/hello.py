@@ -1,0 +1,63 @@
+"""The first answer: what the server is, what it can do, and how things stand now."""
+
+import socket
+from typing import TYPE_CHECKING
+
+from homarus import __version__
+from homarus.config.resolve import default_agent
+from homarus.core.message import Json
+from homarus.gateway.frames import MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, PROTOCOL, TICK_S
+
+if TYPE_CHECKING:
+    from homarus.gateway.handshake import Accepted
+    from homarus.gateway.server import Gateway
+
+EVENTS = (
+    "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health",
+    "device.pair.requested", "device.pair.resolved", "config.reloaded", "config.rejected", "gap",
+)  # fmt: skip
+
+
+def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
+    """The payload of the answer to `connect`."""
+    methods = sorted(name for name, method in gateway.methods.items() if method.advertised)
+    told: dict[str, Json] = {
+        "type": "hello-ok",
+        "protocol": PROTOCOL,
+        "server": {
+            "version": __version__,
+            "host": socket.gethostname(),
+            "connId": accepted.caller.conn_id,
+        },
+        "features": {"methods": methods, "events": list(EVENTS)},
+        "snapshot": _snapshot(gateway, accepted),
+        "policy": {
+            "maxPayload": MAX_FRAME_BYTES,
+            "maxBufferedBytes": MAX_BUFFERED_BYTES,
+            "tickIntervalMs": round(TICK_S * 1000),
+        },
+    }
+    return told | ({"auth": dict(accepted.auth)} if accepted.auth else {})
+
+
+def _snapshot(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
+    """How things stand; what only somebody who may read should know, is left out for others."""
+    caller, host = accepted.caller, gateway.host
+    reads = caller.may("read")
+    agent = default_agent(host.loaded.config)
+    snapshot: dict[str, Json] = {
+        "presence": gateway.presence.entries() if reads else [],
+        "health": dict(gateway.health) if reads else {},
+        "stateVersion": dict(gateway.state_version),
+        "uptimeMs": gateway.uptime_ms,
+        "sessionDefaults": {
+            "defaultAgentId": agent,
+            "mainKey": "main",
+            "mainSessionKey": host.key(agent=agent),
+            "scope": "per-sender",
+        },
+        "authMode": gateway.gate.auth.mode,
+    }
+    if caller.may("admin"):
+        snapshot |= {"configPath": str(host.paths.config), "stateDir": str(host.paths.state)}
+    return snapshot

@@ -1,0 +1,168 @@
+"""A session's past as clients see it: the newest part, every piece of it bounded.
+
+Transcripts are read from their end, and only as far as asked. What was stored is not trusted: a
+message of any shape, from any program, becomes something small that can be shown.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from homarus.core.message import Json
+from homarus.core.text import utf16_len
+from homarus.gateway.params import MAX_INT
+from homarus.sessions.envelope import strip
+from homarus.sessions.transcript import Tree
+from homarus.store.base import Entry, Store
+
+MAX_BYTES = 6 * 1024 * 1024
+MAX_MESSAGE_BYTES = 128 * 1024
+MAX_TEXT_CHARS = 12_000
+MAX_PARTS = 200
+_CUT = "\n…(cut)…"
+_TOO_LARGE = "[message left out: too large to show]"
+_KEPT = ("api", "provider", "model", "stopReason", "errorMessage", "toolCallId", "toolName")
+_READ_AT_ONCE = 50  # entries beside the messages asked for
+_MAX_READ = 50_000
+
+
+async def newest_path(store: Store, session_id: str, messages: int) -> list[Entry]:
+    """The end of the conversation's path, with this many messages in it if there are so many."""
+    leaf = await store.leaf(session_id)
+    count = messages * 2 + _READ_AT_ONCE
+    while True:
+        entries = await store.entries(session_id, limit=count, newest=True)
+        path = Tree(entries, leaf).path()
+        found = sum(entry.type == "message" for entry in path)
+        whole = len(entries) < count or count >= _MAX_READ
+        if leaf is None or whole or (found >= messages and path):
+            return path
+        count *= 4
+
+
+def show_history(path: Sequence[Entry], limit: int) -> list[Json]:
+    """The newest messages of a path, oldest first, together within the budget."""
+    shown: list[Json] = []
+    left = MAX_BYTES
+    for entry in reversed(path):
+        message = show_entry(entry)
+        if message is None:
+            continue
+        size = len(json.dumps(message))
+        if size > MAX_MESSAGE_BYTES:
+            message = _placeholder(message)
+            size = len(json.dumps(message))
+        if size > left or len(shown) == limit:
+            break
+        shown.append(message)
+        left -= size
+    shown.reverse()
+    return shown
+
+
+def show_entry(entry: Entry) -> dict[str, Json] | None:
+    """One entry for a client; None when it is nothing a person said or got."""
+    if entry.type == "compaction":
+        said = {"role": "system", "content": [{"type": "text", "text": "Compaction"}]}
+        return {**said, "timestamp": entry.at_ms, "__openclaw": {"kind": "compaction"}}
+    message = entry.data.get("message") if entry.type == "message" else None
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        return None
+    role = message["role"][:40]
+    parts = [_show_part(part, role) for part in _parts(message.get("content"))[:MAX_PARTS]]
+    shown: dict[str, Json] = {"role": role, "content": [part for part in parts if part]}
+    for name in _KEPT:
+        value = message.get(name)
+        if isinstance(value, str) and value:
+            shown[name] = value[:2_000]
+    if isinstance(message.get("isError"), bool):
+        shown["isError"] = message["isError"]
+    shown["timestamp"] = _stamp(message.get("timestamp")) or entry.at_ms
+    return shown
+
+
+def text_of(entry: Entry) -> str:
+    """The words of an entry's message; images and calls are named."""
+    shown = show_entry(entry)
+    told = [_told(part) for part in shown["content"]] if shown else []
+    return "\n".join(text for text in told if text).strip()
+
+
+def role_of(entry: Entry) -> str:
+    """Who spoke, in the words of `sessions.preview`."""
+    message = entry.data.get("message")
+    role = message.get("role") if isinstance(message, dict) else None
+    if role == "toolResult":
+        return "tool"
+    return role if role in {"user", "assistant", "system"} else "other"
+
+
+def clip(text: str, max_chars: int) -> str:
+    """The text cut to a length, with dots for the rest."""
+    return text if utf16_len(text) <= max_chars else text[: max(0, max_chars - 3)] + "..."
+
+
+def _parts(content: Json) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _show_part(part: Json, role: str) -> dict[str, Json] | None:
+    if isinstance(part, str):
+        part = {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        return None
+    match part.get("type"):
+        case "text":
+            text = _str(part.get("text"))
+            return {"type": "text", "text": _cut(strip(text) if role == "user" else text)}
+        case "thinking":
+            return {"type": "thinking", "thinking": _cut(_str(part.get("thinking")))}
+        case "image":
+            data = part.get("data")
+            size = len(data) * 3 // 4 if isinstance(data, str) else 0
+            mime = _str(part.get("mimeType"))[:100]
+            return {"type": "image", "mimeType": mime, "omitted": True, "bytes": size}
+        case "toolCall":
+            return _show_call(part)
+        case _:
+            return None
+
+
+def _show_call(part: Mapping[str, Json]) -> dict[str, Json]:
+    args = part.get("arguments")
+    if not isinstance(args, dict) or len(json.dumps(args)) > MAX_TEXT_CHARS:
+        args = {"omitted": True} if args else {}
+    call_id, name = _str(part.get("id"))[:200], _str(part.get("name"))[:200]
+    return {"type": "toolCall", "id": call_id, "name": name, "arguments": args}
+
+
+def _told(part: Mapping[str, Json]) -> str:
+    match part["type"]:
+        case "text":
+            return str(part["text"])
+        case "image":
+            return "[image]"
+        case "toolCall":
+            return f"[call {part['name']}]"
+        case _:
+            return ""
+
+
+def _placeholder(message: Mapping[str, Json]) -> dict[str, Json]:
+    kept = {"role": message["role"], "timestamp": message["timestamp"]}
+    return {**kept, "content": [{"type": "text", "text": _TOO_LARGE}]}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + _CUT
+
+
+def _str(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _stamp(value: Json) -> int:
+    """A time that somebody else may have written."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value <= MAX_INT else 0

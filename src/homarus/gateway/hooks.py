@@ -1,0 +1,74 @@
+"""Webhooks from outside: what they may say, and which conversation they reach. All pure.
+
+A hook's text comes from a stranger. It reaches a session and an agent of its own unless the
+config opens more; its own wishes about either are checked here.
+"""
+
+import unicodedata
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from uuid import uuid4
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.keys import check_key, normalize_agent_id
+from homarus.core.message import Json
+
+WakeMode: TypeAlias = Literal["now", "next-heartbeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Something the main session should hear of: at once, or when it next looks up."""
+
+    text: str
+    mode: WakeMode
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """Which session keys hooks may use: `hooks.*SessionKey*` of the config."""
+
+    allow_request: bool = False
+    prefixes: tuple[str, ...] = ()
+    default: str = ""
+
+
+def read_wake(payload: Mapping[str, Json]) -> Wake:
+    """The body of `/hooks/wake`."""
+    text = payload.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidRequest("text required")
+    mode = payload.get("mode")
+    return Wake(text.strip(), "next-heartbeat" if mode == "next-heartbeat" else "now")
+
+
+def session_key(
+    rules: KeyRules, source: Literal["request", "mapping"], asked: str | None = None
+) -> str:
+    """The session of a hook: the one it names if it may, else the configured or a new one."""
+    key = (asked or "").strip()
+    if not key:
+        return rules.default or f"hook:{uuid4()}"
+    if source == "request" and not rules.allow_request:
+        raise InvalidRequest(
+            "sessionKey is disabled for external /hooks/agent payloads; "
+            "set hooks.allowRequestSessionKey=true to enable"
+        )
+    # What looks like a prefix is not it: a full-width letter may be a lower-case one elsewhere.
+    folded = unicodedata.normalize("NFKC", key).lower()
+    if rules.prefixes and not folded.startswith(tuple(p.lower() for p in rules.prefixes)):
+        told = ", ".join(rules.prefixes)
+        raise InvalidRequest(f"sessionKey must start with one of: {told}")
+    return check_key(key)
+
+
+def is_agent_allowed(
+    allowed: Collection[str] | None, asked: str | None, known: Collection[str], default: str
+) -> bool:
+    """Whether a hook may run this agent. One that is not known means the default one."""
+    if not (asked or "").strip() or allowed is None or "*" in allowed:
+        return True
+    agent = normalize_agent_id(asked)
+    target = agent if agent in known else normalize_agent_id(default)
+    return target in {normalize_agent_id(name) for name in allowed}

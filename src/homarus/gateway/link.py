@@ -1,0 +1,245 @@
+"""A client's end: connect to a gateway, ask, hear events. For our own commands and for tests.
+
+async with open_link("ws://127.0.0.1:18789", Secret(token="…"), identity) as link:
+    print(await link.call("health"))
+"""
+
+import asyncio
+import json
+import platform
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from homarus import __version__
+from homarus.config.paths import Paths
+from homarus.core.errors import (
+    AgentTimeout,
+    HomarusError,
+    InvalidRequest,
+    NotPaired,
+    ProtocolError,
+    Unavailable,
+)
+from homarus.core.message import Json
+from homarus.core.tasks import task_group
+from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, PROTOCOL
+from homarus.gateway.json_file import JsonFile
+from homarus.store.lock import holder
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+    from homarus.gateway.identity import Identity
+
+POST = "gateway.json"  # in the state directory, while a gateway serves it
+SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
+_MAX_EVENTS = 100_000
+_ERRORS: dict[str, type[ProtocolError]] = {
+    kind.wire: kind for kind in (InvalidRequest, NotPaired, AgentTimeout, Unavailable)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What the gateway asks for."""
+
+    token: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway that serves a state directory of this machine."""
+
+    pid: int
+    url: str
+
+
+def find_running(paths: Paths) -> Running | None:
+    """The gateway of this state directory; None when there is none, or only another program."""
+    pid = holder(paths.state)
+    post = JsonFile(paths.state / POST).read() if pid else {}
+    if not pid or post.get("pid") != pid or not isinstance(post.get("url"), str):
+        return None
+    return Running(pid, str(post["url"]))
+
+
+class Link:
+    """An open connection. `hello` is what the gateway said first."""
+
+    def __init__(self, socket: "ClientConnection", url: str) -> None:
+        self._socket, self._url = socket, url
+        self._asked: dict[str, Callable[[Mapping[str, Json]], None]] = {}
+        self._events: asyncio.Queue[Mapping[str, Json] | None] = asyncio.Queue(_MAX_EVENTS)
+        self._last = 0
+        self.hello: Mapping[str, Json] = {}
+        self.closed_why = ""
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        *,
+        final: bool = False,
+        timeout_s: float | None = 30.0,
+    ) -> Json:
+        """Ask; the answer's payload. With `final` a first answer that only accepts is passed by."""
+        done: asyncio.Future[Mapping[str, Json]] = asyncio.get_running_loop().create_future()
+
+        def hear(frame: Mapping[str, Json]) -> None:
+            if not (final and _only_accepts(frame)) and not done.done():
+                done.set_result(frame)
+
+        self._last += 1
+        request_id = str(self._last)
+        self._asked[request_id] = hear
+        try:
+            frame = {"type": "req", "id": request_id, "method": method}
+            await self._send(frame if params is None else {**frame, "params": dict(params)})
+            async with asyncio.timeout(timeout_s):
+                answer = await done
+        except TimeoutError:
+            raise Unavailable(f"the gateway did not answer {method} in {timeout_s:g} s") from None
+        finally:
+            del self._asked[request_id]
+        if not answer.get("ok"):
+            raise _error(answer.get("error"))
+        return answer.get("payload")
+
+    async def events(self) -> AsyncIterator[tuple[str, Json]]:
+        """What the gateway tells: name and payload, until the connection ends."""
+        while (frame := await self._events.get()) is not None:
+            yield str(frame.get("event")), frame.get("payload")
+
+    async def _send(self, frame: Mapping[str, Json]) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await self._socket.send(json.dumps(frame))
+        except ConnectionClosed:
+            raise self._gone() from None
+
+    async def _hear_on(self) -> None:
+        """Sort what comes in, until the other end closes."""
+        from websockets.exceptions import ConnectionClosed
+
+        with suppress(ConnectionClosed):
+            async for text in self._socket:
+                frame = json.loads(text)
+                if frame.get("type") == "res":
+                    if hear := self._asked.get(str(frame.get("id"))):
+                        hear(frame)
+                elif not self._events.full():
+                    self._events.put_nowait(frame)
+        self.closed_why = self._socket.close_reason or ""
+        gone = {"ok": False, "error": {"code": "UNAVAILABLE", "message": self._gone().message}}
+        for hear in list(self._asked.values()):
+            hear(gone)
+        if self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(None)
+
+    def _gone(self) -> Unavailable:
+        why = f": {self.closed_why}" if self.closed_why else ""
+        return Unavailable(
+            f"the gateway at {self._url} closed the connection{why}", fix="homarus gateway status"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who connects, with what, and for what."""
+
+    secret: Secret = Secret()
+    identity: "Identity | None" = None
+    client_id: str = "cli"
+    mode: str = "cli"
+    scopes: Sequence[str] = SCOPES
+    caps: Sequence[str] = ("tool-events",)
+
+    def connect_params(self, nonce: str, signed_at_ms: int) -> dict[str, Json]:
+        """The params of `connect`, as an answer to the gateway's challenge."""
+        auth = {"token": self.secret.token, "password": self.secret.password}
+        client = {"id": self.client_id, "mode": self.mode, "instanceId": str(uuid4())}
+        params: dict[str, Json] = {
+            "minProtocol": PROTOCOL,
+            "maxProtocol": PROTOCOL,
+            "client": {
+                **client,
+                "version": __version__,
+                "platform": platform.system().lower(),
+            },
+            "caps": list(self.caps),
+            "role": "operator",
+            "scopes": list(self.scopes),
+            "auth": {name: value for name, value in auth.items() if value},
+        }
+        if self.identity:
+            params["device"] = self.identity.device_params(
+                client_id=self.client_id,
+                client_mode=self.mode,
+                role="operator",
+                scopes=self.scopes,
+                signed_at_ms=signed_at_ms,
+                token=self.secret.token or None,
+                nonce=nonce,
+            )
+        return params
+
+
+@asynccontextmanager
+async def open_link(url: str, guest: Guest) -> AsyncIterator[Link]:
+    """Connect and show who we are; the connection is closed when the block ends."""
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import WebSocketException
+
+    try:
+        socket = await connect(
+            url,
+            max_size=MAX_FRAME_BYTES,
+            max_queue=None,
+            compression=None,
+            proxy=None,
+            open_timeout=HANDSHAKE_S,
+            close_timeout=2,
+            user_agent_header=None,
+        )
+        async with asyncio.timeout(HANDSHAKE_S):
+            challenge = json.loads(await socket.recv())["payload"]
+            nonce, at_ms = str(challenge["nonce"]), int(challenge["ts"])
+    except (OSError, ValueError, LookupError, TypeError, WebSocketException) as exc:
+        raise _unreachable(url, exc) from exc
+    async with socket, task_group() as group:
+        link = Link(socket, url)
+        hearing = group.create_task(link._hear_on())  # noqa: SLF001 - the link's own ear
+        try:
+            params = guest.connect_params(nonce, at_ms)
+            hello = await link.call("connect", params, timeout_s=HANDSHAKE_S)
+            link.hello = hello if isinstance(hello, dict) else {}
+            yield link
+        finally:
+            hearing.cancel()
+
+
+def _only_accepts(frame: Mapping[str, Json]) -> bool:
+    payload = frame.get("payload")
+    return isinstance(payload, dict) and payload.get("status") == "accepted"
+
+
+def _error(shown: Json) -> HomarusError:
+    if not isinstance(shown, dict):
+        return Unavailable("the gateway refused without a reason")
+    kind = _ERRORS.get(str(shown.get("code")), Unavailable)
+    details = shown.get("details")
+    return kind(str(shown.get("message")), details=details if isinstance(details, dict) else None)
+
+
+def _unreachable(url: str, exc: Exception) -> Unavailable:
+    why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    return Unavailable(
+        f"no gateway answers at {url}: {why or type(exc).__name__}",
+        fix="homarus gateway run starts one; homarus gateway status looks for one",
+    )

@@ -1,0 +1,221 @@
+"""What the gateway remembers between requests: answers, runs and notices. All of it is bounded.
+
+Answers make a request that is sent twice happen once. Runs are kept a while after they ended, for
+those who ask how it went. Notices wait for the next message of their session.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from homarus.agent.run import Outcome
+from homarus.core.clock import Clock
+from homarus.core.errors import Unavailable
+from homarus.core.message import Json
+from homarus.core.text import one_line
+
+ANSWER_TTL_S = 300.0
+MAX_ANSWERS = 1_000
+ENDED_TTL_S = 600.0
+MAX_ENDED = 1_000
+MAX_NOTICES = 20  # of one session
+MAX_NOTICED = 200  # sessions
+MAX_NOTICE_CHARS = 2_000
+
+RunStatus: TypeAlias = Literal["ok", "error", "timeout"]
+
+
+class RunFailed(Unavailable):
+    """A run ended without an answer; `payload` goes with the error."""
+
+    def __init__(self, run_id: str, message: str) -> None:
+        super().__init__(message)
+        self.payload: Json = {"runId": run_id, "status": "error", "summary": message}
+
+
+class Answers:
+    """Final answers by their idempotency key."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, Json | RunFailed]] = OrderedDict()
+
+    def get(self, key: str) -> Json | None:
+        """What was answered before; the failure is raised again when it was one."""
+        self._expire()
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if isinstance(found[1], RunFailed):
+            raise found[1].with_traceback(None)
+        return found[1]
+
+    def put(self, key: str, answer: Json | RunFailed) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = (self._clock.monotonic(), answer)
+        self._expire()
+
+    def _expire(self) -> None:
+        oldest = self._clock.monotonic() - ANSWER_TTL_S
+        while self._kept:
+            first = next(iter(self._kept))
+            if len(self._kept) <= MAX_ANSWERS and self._kept[first][0] > oldest:
+                return
+            del self._kept[first]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run went, as `agent.wait` tells it."""
+
+    run_id: str
+    status: RunStatus
+    started_ms: int
+    ended_ms: int
+    error: str = ""
+    kept_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """A run that was asked for and has not ended."""
+
+    run_id: str
+    session_key: str
+    outcome: asyncio.Future[Outcome]
+
+
+class Runs:
+    """The runs that clients started."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._going: dict[str, Going] = {}
+        self._ended: OrderedDict[str, Ended] = OrderedDict()
+        self._waiting: dict[str, list[asyncio.Future[Ended]]] = {}
+
+    def follow(
+        self,
+        run_id: str,
+        session_key: str,
+        outcome: asyncio.Future[Outcome],
+        done: Callable[[Outcome | None], None],
+    ) -> None:
+        """Keep an eye on a run; `done` gets its outcome, None when it was dropped or broke."""
+        self._going[run_id] = Going(run_id, session_key, outcome)
+
+        def ended(future: asyncio.Future[Outcome]) -> None:
+            self._going.pop(run_id, None)
+            broke = future.cancelled() or future.exception() is not None
+            found = None if broke else future.result()
+            self.note(run_id, found, dropped=future.cancelled())
+            done(found)
+
+        outcome.add_done_callback(ended)
+
+    def going(self, run_id: str) -> Going | None:
+        return self._going.get(run_id)
+
+    def of(self, session_key: str) -> tuple[Going, ...]:
+        """Every run of a session that has not ended, those that wait their turn too."""
+        return tuple(run for run in self._going.values() if run.session_key == session_key)
+
+    async def settle(self, session_key: str, timeout_s: float = 5.0) -> bool:
+        """Wait until the session's runs have ended; whether they have."""
+        futures = [run.outcome for run in self.of(session_key)]
+        if not futures:
+            return True
+        _, going = await asyncio.wait(futures, timeout=timeout_s)
+        return not going
+
+    async def wait(self, run_id: str, timeout_s: float) -> Ended | None:
+        """How a run went; None when that takes longer. It may be one that begins only later."""
+        self._expire()
+        if found := self._ended.get(run_id):
+            return found
+        promise: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(run_id, []).append(promise)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await promise
+        except TimeoutError:
+            return None
+        finally:
+            left = [one for one in self._waiting.pop(run_id, []) if one is not promise]
+            if left:
+                self._waiting[run_id] = left
+
+    def note(self, run_id: str, outcome: Outcome | None, *, dropped: bool = False) -> None:
+        """A run ended."""
+        now_ms = self._clock.now_ms()
+        aborted = dropped or (outcome is not None and outcome.status == "aborted")
+        answered = outcome is not None and outcome.status == "answered"
+        error = str(outcome.error or "") if outcome else "" if dropped else BROKEN
+        ended = Ended(
+            run_id=run_id,
+            status="timeout" if aborted else "ok" if answered else "error",
+            started_ms=now_ms - (outcome.duration_ms if outcome else 0),
+            ended_ms=now_ms,
+            error=error,
+            kept_s=self._clock.monotonic(),
+        )
+        self._ended.pop(run_id, None)
+        self._ended[run_id] = ended
+        self._expire()
+        for promise in self._waiting.get(run_id, ()):
+            if not promise.done():
+                promise.set_result(ended)
+
+    def _expire(self) -> None:
+        oldest = self._clock.monotonic() - ENDED_TTL_S
+        while self._ended:
+            first = next(iter(self._ended))
+            if len(self._ended) <= MAX_ENDED and self._ended[first].kept_s > oldest:
+                return
+            del self._ended[first]
+
+
+BROKEN = "the run broke off: a bug, written to the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something an agent should know when it is next spoken to."""
+
+    text: str
+    at_ms: int
+
+
+class Notices:
+    """Notices by session, until the next message takes them along."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[Notice]] = OrderedDict()
+
+    def add(self, session_key: str, text: str, at_ms: int) -> None:
+        """One more; the same again at once is the same."""
+        told = one_line(text, MAX_NOTICE_CHARS)  # a line: nobody else's words can be made of it
+        waiting = self._waiting.setdefault(session_key, deque(maxlen=MAX_NOTICES))
+        if not waiting or waiting[-1].text != told:
+            waiting.append(Notice(told, at_ms))
+        self._waiting.move_to_end(session_key)
+        while len(self._waiting) > MAX_NOTICED:
+            self._waiting.popitem(last=False)
+
+    def of(self, session_key: str) -> tuple[Notice, ...]:
+        return tuple(self._waiting.get(session_key, ()))
+
+    def take(self, session_key: str) -> tuple[Notice, ...]:
+        """All of a session's, once."""
+        return tuple(self._waiting.pop(session_key, ()))
+
+
+class Memo:
+    """All three, for one gateway."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.answers = Answers(clock)
+        self.runs = Runs(clock)
+        self.notices = Notices()

@@ -1,0 +1,183 @@
+"""A conversation as a person sees it: send, read back, stop, put in."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from homarus.agent.run import Outcome, agent_of
+from homarus.core.errors import HomarusError, InvalidRequest
+from homarus.core.message import Json
+from homarus.gateway.attachments import read_images
+from homarus.gateway.commands import reply_to, start_afresh
+from homarus.gateway.history import newest_path, show_history
+from homarus.gateway.memo import BROKEN, RunFailed
+from homarus.gateway.method import Call, Params, method
+from homarus.gateway.params import Id, Ms, Name, Words
+from homarus.gateway.rows import find_defaults
+from homarus.gateway.transcripts import abort_runs, inject
+from homarus.gateway.turn import Turn, begin, chat_event, run_key, wishes
+from homarus.sessions.commands import Spoken, is_abort_request_text, parse_command
+
+_CONTROLS = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_DEFAULT_LIMIT = 200
+
+
+class SendParams(Params):
+    """A message; `idempotency_key` becomes the run's id."""
+
+    session_key: Name
+    message: str
+    thinking: Name | None = None
+    deliver: bool | None = None
+    attachments: list[Any] | None = None
+    timeout_ms: Ms | None = None
+    idempotency_key: Id
+
+
+@method("chat.send", scope="write", params=SendParams)
+async def send(call: Call, params: SendParams) -> Json:
+    """Send a message. Answered at once; the reply comes in `chat` events of the same run."""
+    text, images = clean(params.message), read_images(params.attachments or ())
+    if not text.strip() and not images:
+        raise InvalidRequest("message or attachment required")
+    key, _ = run_key(call, params.session_key)
+    if is_abort_request_text(text):
+        stopped = await abort_runs(call, key)
+        return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
+    run_id, memo = params.idempotency_key, call.gateway.memo
+    if (before := memo.answers.get(f"chat:{run_id}")) is not None:
+        return before
+    if memo.runs.going(run_id) or run_id in call.host.live_runs():
+        return {"runId": run_id, "status": "in_flight"}
+    spoken = None if images else parse_command(text)
+    turn = Turn(
+        key,
+        text,
+        images,
+        run_id,
+        wishes=wishes(params.thinking, (params.timeout_ms or 0) / 1000),
+    )
+    if spoken is None:
+        begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
+    else:
+        memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "in_flight"})
+        call.gateway.start(f"/{spoken.command.name}", lambda: _obey(call, turn, spoken))
+    return {"runId": run_id, "status": "started"}
+
+
+def clean(message: str) -> str:
+    """The text in one form of Unicode, without characters that only steer a terminal."""
+    if "\0" in message:
+        raise InvalidRequest("message must not contain null bytes")
+    return _CONTROLS.sub("", unicodedata.normalize("NFC", message))
+
+
+def _remember(call: Call, run_id: str, outcome: Outcome | None) -> None:
+    if outcome and outcome.error is None:
+        answer: Json = {"runId": run_id, "status": "ok"}
+    else:
+        answer = RunFailed(run_id, str(outcome.error) if outcome else BROKEN)
+    call.gateway.memo.answers.put(f"chat:{run_id}", answer)
+
+
+async def _obey(call: Call, turn: Turn, spoken: Spoken) -> None:
+    """A command: its reply enters the transcript, and every client sees it."""
+    key, run_id = turn.session_key, turn.run_id
+    try:
+        if spoken.command.name in {"new", "reset"} and spoken.args:
+            await start_afresh(call, key)
+            first = replace(turn, text=spoken.args)
+            begin(call, first, lambda outcome: _remember(call, run_id, outcome))
+            return
+        reply = await reply_to(call, key, spoken)
+        _, message = await inject(call, key, reply)
+    except HomarusError as exc:
+        call.gateway.memo.answers.put(f"chat:{run_id}", RunFailed(run_id, str(exc)))
+        failed = chat_event(run_id, key, 1, "error")
+        call.gateway.broadcast("chat", {**failed, "errorMessage": str(exc)})
+        return
+    call.gateway.memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "ok"})
+    call.gateway.broadcast("chat", chat_event(run_id, key, 1, "final", message))
+
+
+class HistoryParams(Params):
+    """Which session, and how much of it."""
+
+    session_key: Name
+    limit: Annotated[int, Field(ge=1, le=1000)] = _DEFAULT_LIMIT
+
+
+@method("chat.history", scope="read", params=HistoryParams)
+async def history(call: Call, params: HistoryParams) -> Json:
+    """The newest messages of a session; what a live run has said so far follows as events."""
+    key = call.host.key(params.session_key)
+    record = await call.host.store.session(key)
+    shown: dict[str, Json] = {"sessionKey": key, "messages": []}
+    if record and record.session_id:
+        path = await newest_path(call.host.store, record.session_id, params.limit)
+        messages = show_history(path, params.limit)
+        shown = {"sessionKey": key, "sessionId": record.session_id, "messages": messages}
+    data = record.data if record else {}
+    shown["thinkingLevel"] = await _thinking(call, key, data.get("thinkingLevel"))
+    if isinstance(verbose := data.get("verboseLevel"), str):
+        shown["verboseLevel"] = verbose
+    call.gateway.catch_up(key, call.caller)
+    return shown
+
+
+async def _thinking(call: Call, key: str, chosen: Json) -> str:
+    """The level in effect, as a run would find it."""
+    agent = call.host.agent(agent_of(key))
+    if isinstance(chosen, str) or agent.thinking:
+        return chosen if isinstance(chosen, str) else str(agent.thinking)
+    return "low" if (await find_defaults(call.host, agent.id)).reasoning else "off"
+
+
+class AbortParams(Params):
+    """Which session; with `run_id`, only that run."""
+
+    session_key: Name
+    run_id: Id | None = None
+
+
+@method("chat.abort", scope="write", params=AbortParams)
+async def abort(call: Call, params: AbortParams) -> Json:
+    """Stop a session's runs, or one of them. What was said so far stays."""
+    key = call.host.key(params.session_key)
+    if params.run_id is None:
+        stopped: Sequence[str] = call.host.abort(key)
+    else:
+        going = call.gateway.memo.runs.going(params.run_id)
+        if going and going.session_key != key:
+            raise InvalidRequest("runId does not match sessionKey")
+        stopped = call.host.abort(key, params.run_id)
+        if going and not stopped:  # the live run took that message along
+            stopped = [i for run in call.host.live_runs(key) for i in call.host.abort(key, run)]
+    return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
+
+
+class InjectParams(Params):
+    """What to add to which session."""
+
+    session_key: Name
+    message: Words
+    label: Annotated[str, Field(max_length=100)] | None = None
+
+
+@method("chat.inject", scope="admin", params=InjectParams, advertised=False)
+async def put_in(call: Call, params: InjectParams) -> Json:
+    """Add a note to a session as if the agent had said it; no model is asked."""
+    key = call.host.key(params.session_key)
+    if await call.host.store.session(key) is None:
+        raise InvalidRequest("session not found")
+    text = clean(params.message)
+    label = " ".join(clean(params.label or "").split())
+    entry_id, message = await inject(call, key, f"[{label}]\n\n{text}" if label else text)
+    call.gateway.broadcast("chat", chat_event(f"inject-{entry_id}", key, 0, "final", message))
+    return {"ok": True, "messageId": entry_id}
+
+

@@ -1,0 +1,146 @@
+"""How the gateway is, who is there, and what agents should know."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from homarus.config.resolve import agents, default_agent
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Json
+from homarus.gateway import health as pictures
+from homarus.gateway.method import Call, NoParams, Params, method
+from homarus.gateway.params import Name, Names, Seconds, Words
+from homarus.gateway.rows import find_defaults, index_path, status_row
+from homarus.gateway.turn import Turn, begin
+
+_RECENT = 10
+_HIDDEN = "[hidden]"
+
+
+class HealthParams(Params):
+    """What to look at."""
+
+    probe: bool = False
+
+
+@method("health", scope="read", params=HealthParams)
+async def health(call: Call, params: HealthParams) -> Json:
+    """How things are: sessions, agents, channels. At most a minute old, fresh with `probe`."""
+    kept = call.gateway.health
+    age_ms = call.host.clock.now_ms() - int(kept.get("ts", 0))
+    if kept and not params.probe and age_ms < pictures.FRESH_MS:
+        return dict(kept)
+    found = await pictures.look(call.host)
+    call.gateway.note_health(found)
+    return found
+
+
+@method("status", scope="read", params=NoParams)
+async def status(call: Call, _params: NoParams) -> Json:
+    """Sessions, heartbeats, notices, and what is not built. Paths are for admins."""
+    host, config = call.host, call.host.loaded.config
+    known, default = agents(config), default_agent(config)
+    by_agent = [await _sessions_of(call, agent) for agent in known]
+    recent = sorted(
+        (row for one in by_agent for row in one["recent"]),
+        key=lambda row: -row["updatedAt"],
+    )
+    defaults = await find_defaults(host)
+    paths = [one["path"] for one in by_agent]
+    notices = call.gateway.memo.notices.of(host.key(agent=default))
+    return {
+        "heartbeat": {
+            "defaultAgentId": default,
+            "agents": [{"agentId": agent, **pictures.heartbeat()} for agent in known],
+        },
+        "channelSummary": [],
+        "queuedSystemEvents": [notice.text for notice in notices],
+        "sessions": {
+            "paths": paths if call.caller.may("admin") else [],
+            "count": sum(one["count"] for one in by_agent),
+            "defaults": {"model": defaults.model, "contextTokens": defaults.window},
+            "recent": recent[:_RECENT],
+            "byAgent": by_agent,
+        },
+        "notBuilt": {"count": len(call.gateway.unbuilt), "methods": sorted(call.gateway.unbuilt)},
+        **({"configProblem": why} if (why := call.gateway.config_problem) else {}),
+    }
+
+
+async def _sessions_of(call: Call, agent: str) -> dict[str, Json]:
+    host = call.host
+    defaults, now_ms = await find_defaults(host, agent), host.clock.now_ms()
+    records = await host.store.sessions(agent=agent, limit=_RECENT)
+    return {
+        "agentId": agent,
+        "path": index_path(host, agent) if call.caller.may("admin") else _HIDDEN,
+        "count": await host.store.count_sessions(agent=agent),
+        "recent": [status_row(record, defaults, now_ms) for record in records],
+    }
+
+
+@method("system-presence", scope="read", params=NoParams)
+async def presence(call: Call, _params: NoParams) -> Json:
+    """Who is connected, or was a moment ago."""
+    return call.gateway.presence.entries()
+
+
+class EventParams(Params):
+    """Something that happened, and to whom."""
+
+    text: Annotated[str, Field(min_length=1, max_length=10_000)]
+    device_id: Name | None = None
+    instance_id: Name | None = None
+    host: Name | None = None
+    ip: Name | None = None
+    mode: Name | None = None
+    version: Name | None = None
+    platform: Name | None = None
+    device_family: Name | None = None
+    model_identifier: Name | None = None
+    last_input_seconds: Seconds | None = None
+    reason: Name | None = None
+    roles: Names | None = None
+    scopes: Names | None = None
+    tags: Names | None = None
+
+
+@method("system-event", scope="admin", params=EventParams)
+async def event(call: Call, params: EventParams) -> Json:
+    """Tell of a device (`Node: …`), which is then listed, or leave a notice for the agent."""
+    text = params.text.strip()
+    if not text:
+        raise InvalidRequest("text required")
+    if text.startswith("Node:"):
+        who = params.device_id or params.instance_id or params.host or params.ip or text
+        call.gateway.presence.note(who, params.model_dump(by_alias=True, exclude_none=True))
+        call.gateway.tell_presence()
+    else:
+        notices = call.gateway.memo.notices
+        notices.add(call.host.key(), text, call.host.clock.now_ms())
+    return {"ok": True}
+
+
+class WakeParams(Params):
+    """What to tell, and when."""
+
+    mode: Literal["now", "next-heartbeat"]
+    text: Words
+
+
+@method("wake", scope="write", params=WakeParams)
+async def wake(call: Call, params: WakeParams) -> Json:
+    """Leave a notice for the main session; with `now`, the agent is asked about it at once."""
+    if not params.text.strip():
+        return {"ok": False}
+    key = call.host.key()
+    call.gateway.memo.notices.add(key, params.text, call.host.clock.now_ms())
+    if params.mode == "now":
+        begin(call, Turn(key, "", channel="wake"))
+    return {"ok": True}
+
+
+@method("last-heartbeat", scope="read", params=NoParams)
+async def last_heartbeat(_call: Call, _params: NoParams) -> Json:
+    """The last heartbeat; none has happened."""
+    return None

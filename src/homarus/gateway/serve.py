@@ -1,0 +1,243 @@
+"""The gateway process: listen first, put the program behind it, serve, and leave in order.
+
+The first SIGTERM or Ctrl-C lets live runs end; the second does not wait for them. SIGUSR1 asks
+for a restart. While it serves, `gateway.json` in the state directory says where.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from homarus import __version__
+from homarus.config.load import Loaded
+from homarus.config.paths import Paths
+from homarus.core.clock import Clock
+from homarus.core.errors import ConfigError, InUse, UserError
+from homarus.core.message import Json
+from homarus.gateway.auth import resolve_auth
+from homarus.gateway.handshake import Gate
+from homarus.gateway.host import Host
+from homarus.gateway.http import Listener, Site, open_sockets
+from homarus.gateway.json_file import JsonFile
+from homarus.gateway.link import POST
+from homarus.gateway.listen import Listen, resolve_listen
+from homarus.gateway.method import Method
+from homarus.gateway.reload import Change, Watch
+from homarus.gateway.server import Gateway
+from homarus.store.lock import holder
+
+log = logging.getLogger(__name__)
+
+Ending: TypeAlias = Literal["stop", "restart"]
+_RESTART_MS = 1_500
+
+
+class _Left(Exception):
+    """Every client is gone."""
+
+
+class Bell:
+    """Rings when the process should end; a second ring means: at once."""
+
+    def __init__(self) -> None:
+        self.ending: Ending = "stop"
+        self.reason = "gateway stopping"
+        self.hurry = asyncio.Event()
+        self._rung = asyncio.Event()
+
+    def ring(self, ending: Ending, reason: str) -> None:
+        if self._rung.is_set():
+            self.hurry.set()
+        else:
+            self.ending, self.reason = ending, reason
+            self._rung.set()
+
+    async def wait(self) -> None:
+        await self._rung.wait()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        meant: Mapping[int, tuple[Ending, str]] = {
+            signal.SIGTERM: ("stop", "gateway stopping"),
+            signal.SIGINT: ("stop", "gateway stopping"),
+            signal.SIGUSR1: ("restart", "gateway restarting"),
+        }
+        for number, (ending, reason) in meant.items():
+            loop.add_signal_handler(number, self.ring, ending, reason)
+        try:
+            yield
+        finally:
+            for number in meant:
+                loop.remove_signal_handler(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to serve with, from the config, the environment and the command line."""
+
+    loaded: Loaded
+    paths: Paths
+    env: Mapping[str, str]
+    clock: Clock
+    methods: Mapping[str, Method]
+    unbuilt: Mapping[str, str]
+    port: int | None = None
+    bind: str | None = None
+
+
+async def serve(
+    plan: Plan,
+    open_program: Callable[[], AbstractAsyncContextManager[Host]],
+    ready: Callable[[str], None],
+) -> Ending:
+    """Serve until told to end. `ready` gets the address when requests can be answered."""
+    settings = plan.loaded.config.gateway
+    auth = resolve_auth(settings, plan.loaded.env)
+    listen = resolve_listen(settings, plan.loaded.env, auth, port=plan.port, bind=plan.bind)
+    sockets = _open(listen, plan.paths)
+    port: int = sockets[0].getsockname()[1]
+    gate = Gate.make(settings, auth, port, plan.paths.state, plan.clock)
+    gateway = Gateway(gate=gate, methods=plan.methods, unbuilt=plan.unbuilt, clock=plan.clock)
+    metrics = settings.http.endpoints.metrics.enabled
+    site = Site(gateway, page=settings.control_ui.enabled, metrics=metrics)
+    listener = Listener(site, sockets)
+    _allow_many_files()
+    await listener.start()
+    bell = Bell()
+    try:
+        with bell.on_signals(), suppress(_Left):
+            async with open_program() as program:
+                url = _url(listen, port)
+                await _attend(plan, gateway, listener, program, bell=bell, url=url, ready=ready)
+                raise _Left  # a run that is still live is cancelled, not waited for
+    finally:
+        await listener.stop()
+    return bell.ending
+
+
+async def _attend(
+    plan: Plan,
+    gateway: Gateway,
+    listener: Listener,
+    program: Host,
+    *,
+    bell: Bell,
+    url: str,
+    ready: Callable[[str], None],
+) -> None:
+    """From the moment there is a program until every client is gone."""
+    watch = Watch(
+        plan.paths, plan.env, plan.loaded, plan.clock,
+        take=lambda change: _take(gateway, program, bell, change),
+        refuse=lambda problem: _reject(gateway, problem),
+    )  # fmt: skip
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(gateway.run(program)), group.create_task(watch.run())]
+        port = gateway.gate.entrance.port
+        with _posted(plan.paths.state, gateway, url):
+            await gateway.ready.wait()
+            gc.freeze()  # what is here now stays: the collector need not look at it again
+            ready(url)
+            log.info("the gateway is ready on port %d", port)
+            await bell.wait()
+            log.info("%s", bell.reason)
+            listener.refuse_more()
+            await _leave(gateway, bell)
+            await listener.stop()
+        for task in running:
+            task.cancel()
+
+
+async def _leave(gateway: Gateway, bell: Bell) -> None:
+    """Stop in order; in haste when the bell rings again."""
+    restart_ms = _RESTART_MS if bell.ending == "restart" else None
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(gateway.stop(bell.reason, restart_ms=restart_ms))
+        hurry = group.create_task(bell.hurry.wait())
+        await asyncio.wait([stopping, hurry], return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            log.warning("told twice to stop: not waiting for live runs")
+            gateway.close_all()
+            stopping.cancel()
+        hurry.cancel()
+
+
+async def _take(gateway: Gateway, program: Host, bell: Bell, change: Change) -> None:
+    """A new config that is right."""
+    gateway.config_problem = ""
+    if change.action == "ignore":
+        return
+    shown = ", ".join(change.paths)
+    told: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
+    gateway.broadcast("config.reloaded", told)
+    if change.action == "restart":
+        log.warning("the config changed (%s): restarting", shown)
+        bell.ring("restart", "config changed")
+        return
+    if change.ignored:
+        log.warning("changed without effect until a restart: %s", ", ".join(change.ignored))
+    await program.reload(change.loaded)
+    log.info("the config changed and is in use: %s", shown)
+
+
+def _reject(gateway: Gateway, problem: ConfigError) -> None:
+    gateway.config_problem = problem.message
+    log.warning("the changed config is wrong, the last good one stays: %s", problem)
+    gateway.broadcast("config.rejected", {"message": str(problem)})
+
+
+def _open(listen: Listen, paths: Paths) -> list[socket.socket]:
+    try:
+        return open_sockets(listen)
+    except UserError as exc:
+        if pid := holder(paths.state):
+            raise InUse(
+                f"{exc.message}; process {pid} uses the state directory {paths.state}",
+                fix="homarus gateway status shows it, homarus gateway stop ends it",
+            ) from exc
+        raise
+
+
+def _url(listen: Listen, port: int) -> str:
+    """How a program of this machine gets here."""
+    every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
+    host = every.get(listen.host, listen.host)
+    return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
+
+
+@contextmanager
+def _posted(state: Path, gateway: Gateway, url: str) -> Iterator[None]:
+    """Say where the gateway is, for commands of this machine."""
+    post: dict[str, Json] = {
+        "pid": os.getpid(),
+        "port": gateway.gate.entrance.port,
+        "url": url,
+        "version": __version__,
+        "startedAtMs": gateway.started_ms,
+    }
+    file = JsonFile(state / POST)
+    file.write(post)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.path.unlink()
+
+
+def _allow_many_files() -> None:
+    """Each client is an open file; many systems begin with room for a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
+    if soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,63 @@
+"""A program on a screen of its own: tmux shows it, and presses its keys."""
+
+import os
+import select
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+DEADLINE_S = 60.0
+
+
+class Screen:
+    """What a program shows now."""
+
+    def __init__(self, socket: Path, news: int) -> None:
+        self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
+        self._news = news
+
+    def tmux(self, *args: str) -> str:
+        done = subprocess.run([*self._tmux, *args], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    @property
+    def text(self) -> str:
+        return self.tmux("capture-pane", "-p", "-J")
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-l", text)
+
+    def press(self, key: str) -> None:
+        self.tmux("send-keys", key)
+
+    def wait_for(self, text: str) -> str:
+        """The whole screen, as soon as `text` is on it."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while text not in (shown := self.text):
+            left_s = deadline_s - time.monotonic()
+            assert left_s > 0, f"no {text!r} on the screen:\n{shown}"
+            if select.select([self._news], [], [], min(left_s, 1.0))[0]:
+                os.read(self._news, 65_536)  # it wrote something: look again
+        return shown
+
+
+@contextmanager
+def shown(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[Screen]:
+    """The program under tmux, until the block ends."""
+    socket, pipe = folder / "tmux", folder / "news"
+    os.mkfifo(pipe)
+    news = os.open(pipe, os.O_RDWR)  # read and write, so that it never ends
+    screen = Screen(socket, news)
+    # A shell that waits, then becomes the program: nothing is written before we listen.
+    line = shlex.join(["env", "-i", *(f"{k}={v}" for k, v in env.items()), *command])
+    try:
+        screen.tmux("new-session", "-d", "-x", "120", "-y", "40", f"read go; exec {line}")
+        screen.tmux("pipe-pane", "-o", f"cat > {shlex.quote(str(pipe))}")
+        screen.press("Enter")
+        yield screen
+    finally:
+        subprocess.run([*screen._tmux, "kill-server"], check=False, capture_output=True)
+        os.close(news)

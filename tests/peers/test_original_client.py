@@ -1,0 +1,263 @@
+"""The original's own command-line client against our gateway.
+
+It runs with an empty home and no key to any model. Where no gateway answers it would run a model
+by itself, so an answer counts only when it holds a word that only our scripted model knows, and
+our log shows the client.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import pytest
+from websockets.sync.client import connect
+
+from homarus.testing.model_server import Call, CallTools, Hold, ModelServer, Say
+from tests.e2e.program import Done
+from tests.peers.gateway import TOKEN, Running
+from tests.peers.install import Original, cache, debian
+from tests.peers.screen import shown
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
+
+COMMAND_S = 180  # its first start compiles all of it
+KEY = "agent:main:main"
+# What only reads, with params that suit it. The client must understand every answer.
+READS: dict[str, dict[str, Any]] = {
+    "agent.identity.get": {},
+    "agents.files.get": {"agentId": "main", "name": "AGENTS.md"},
+    "agents.files.list": {"agentId": "main"},
+    "agents.list": {},
+    "channels.status": {},
+    "chat.history": {"sessionKey": KEY},
+    "config.get": {},
+    "config.schema": {},
+    "cron.list": {},
+    "cron.status": {},
+    "device.pair.list": {},
+    "exec.approvals.get": {},
+    "health": {},
+    "last-heartbeat": {},
+    "logs.tail": {"limit": 5},
+    "models.list": {},
+    "node.list": {},
+    "node.pair.list": {},
+    "sessions.list": {},
+    "sessions.preview": {"keys": [KEY]},
+    "sessions.resolve": {"key": KEY},
+    "sessions.usage": {},
+    "skills.bins": {},
+    "skills.status": {},
+    "status": {},
+    "system-presence": {},
+    "talk.config": {},
+    "tts.providers": {},
+    "tts.status": {},
+    "usage.cost": {},
+    "usage.status": {},
+    "voicewake.get": {},
+    "wizard.status": {},
+}
+WRITES = {
+    "agent", "agent.wait", "agents.create", "agents.delete", "agents.files.set", "agents.update",
+    "chat.abort", "chat.inject", "chat.send", "config.apply", "config.patch", "config.set",
+    "device.pair.approve", "device.pair.reject", "device.token.revoke", "device.token.rotate",
+    "sessions.compact", "sessions.delete", "sessions.patch", "sessions.reset", "set-heartbeats",
+    "system-event", "wake",
+}  # fmt: skip
+
+Ask: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture
+def env(gateway: Running, tmp_path: Path) -> dict[str, str]:
+    """An empty home; the gateway is named by the environment alone."""
+    compiled = cache() / "tmp"  # it compiles itself at the first start, and keeps that here
+    compiled.mkdir(exist_ok=True)
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "LANG": "C.UTF-8",
+        "NO_COLOR": "1",
+        "TERM": "xterm-256color",
+        "TMPDIR": str(compiled),
+        "OPENCLAW_GATEWAY_PORT": str(gateway.port),
+        "OPENCLAW_GATEWAY_TOKEN": TOKEN,
+    }
+
+
+@pytest.fixture
+def ask(original: Original, env: dict[str, str], tmp_path: Path) -> Ask:
+    def run(*args: str) -> Done:
+        done = subprocess.run(
+            original.command(*args),
+            env=env,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def claimed(gateway: Running) -> set[str]:
+    """The methods our gateway says it has."""
+    with connect(gateway.url, proxy=None) as socket:
+        socket.recv()
+        client = {"id": "test", "version": "1", "platform": "linux", "mode": "test"}
+        params = {"minProtocol": 3, "maxProtocol": 3, "client": client, "auth": {"token": TOKEN}}
+        frame = {"type": "req", "id": "1", "method": "connect", "params": params}
+        socket.send(json.dumps(frame))
+        hello = json.loads(socket.recv())
+    assert hello["ok"], hello
+    return set(hello["payload"]["features"]["methods"])
+
+
+def connections(gateway: Running) -> int:
+    return len(re.findall("client connected: cli ", gateway.log))
+
+
+def word() -> str:
+    """A word nobody else knows."""
+    return f"lobster-{uuid4().hex[:12]}"
+
+
+def test_every_read_method_we_claim_answers_it(ask: Ask, gateway: Running) -> None:
+    names = claimed(gateway)
+    assert names - READS.keys() - WRITES == set(), "say whether these read or write"
+    assert {"health", "status", "sessions.list", "chat.history", "config.get"} <= names
+    before = connections(gateway)
+
+    def call(name: str) -> tuple[str, Done]:
+        url = ("--url", gateway.url, "--token", TOKEN)
+        params = ("--params", json.dumps(READS[name]))
+        return name, ask("gateway", "call", name, *url, *params, "--json")
+
+    asked = sorted(names & READS.keys())
+    with ThreadPoolExecutor(2) as pool:
+        answers = dict(pool.map(call, asked))
+    wrong = {name: done.err or done.out for name, done in answers.items() if done.status}
+    assert wrong == {}
+    for name, done in answers.items():
+        assert isinstance(done.json, dict | list) or name == "last-heartbeat", name
+    assert connections(gateway) - before >= len(asked)
+
+
+def test_it_shows_our_health(ask: Ask, gateway: Running) -> None:
+    before = connections(gateway)
+    done = ask("health")
+    assert done.status == 0, done.err
+    assert "Agents: main (default)" in done.out
+    assert str(gateway.home.state) in done.out
+    assert connections(gateway) > before
+
+
+def test_it_shows_our_status(ask: Ask, gateway: Running) -> None:
+    done = ask("status")
+    assert done.status == 0, done.err
+    assert re.search(rf"Gateway +│ local · ws://127\.0\.0\.1:{gateway.port}.*reachable", done.out)
+    assert "auth token" in done.out
+    assert "unreachable" not in done.out
+
+
+def test_it_asks_our_agent_twice_in_one_session(
+    ask: Ask, gateway: Running, model: ModelServer
+) -> None:
+    first, second = word(), word()
+    model.script([Say(first)], [Say(second)])
+    before = connections(gateway)
+    done = ask("agent", "--message", "Say the word.", "--session-id", "peer-1", "--json")
+    assert done.status == 0, done.err
+    assert done.json["status"] == "ok" and done.json["summary"] == "completed"
+    assert [payload["text"] for payload in done.json["result"]["payloads"]] == [first]
+    meta = done.json["result"]["meta"]
+    assert meta["agentMeta"]["provider"] == "mock" and meta["durationMs"] >= 0
+    done = ask("agent", "--message", "And again.", "--session-id", "peer-1")
+    assert second in done.out, done.err
+    assert connections(gateway) >= before + 2
+    said = json.dumps(model.requests[-1].body)
+    assert first in said and "And again." in said  # the second knew of the first
+
+
+def test_a_failing_model_is_its_error_too(ask: Ask) -> None:
+    done = ask("agent", "--session-id", "peer-2", "--json", "--message", "MOCK:fail:400")
+    assert done.status != 0 or "error" in done.out.lower()
+
+
+def test_a_wrong_token_is_told_in_its_own_words(ask: Ask, gateway: Running) -> None:
+    done = ask("gateway", "call", "health", "--url", gateway.url, "--token", "wrong", "--json")
+    assert done.status != 0
+    assert "1008" in done.err + done.out and "unauthorized" in done.err + done.out
+
+
+def test_an_unknown_method_is_told_in_its_own_words(ask: Ask, gateway: Running) -> None:
+    done = ask("gateway", "call", "no.such", "--url", gateway.url, "--token", TOKEN)
+    assert done.status != 0 and "unknown method: no.such" in done.err + done.out
+
+
+def test_it_follows_our_log_and_lists_our_devices(ask: Ask, gateway: Running) -> None:
+    where = ("--url", gateway.url, "--token", TOKEN)
+    log = ask("logs", "--plain", "--limit", "20", *where)
+    assert log.status == 0 and log.out.strip(), log.err
+    devices = ask("devices", "list", "--json", *where)
+    assert devices.status == 0, devices.err
+    assert devices.json["paired"], "its own device was paired silently"
+
+
+@pytest.fixture
+def tui(original: Original, gateway: Running) -> list[str]:
+    debian(tmux="tmux")
+    return original.command("tui", "--url", gateway.url, "--token", TOKEN)
+
+
+def test_its_terminal_talks_with_our_agent(
+    tui: list[str], env: dict[str, str], model: ModelServer, gateway: Running, tmp_path: Path
+) -> None:
+    first, second = word(), word()
+    (gateway.home.workspace / "lamp.txt").write_text("green\n")
+    with shown([*tui, "--session", "peer-tui"], env, tmp_path) as screen:
+        screen.wait_for("connected | idle")
+        model.script([Say(first)])
+        screen.type("Say the word.")
+        screen.press("Enter")
+        assert "Say the word." in screen.wait_for(first)
+        screen.wait_for("connected | idle")
+        model.script([CallTools(Call("read", {"path": "lamp.txt"}))], [Say(second)])
+        screen.type("Which colour has the lamp?")
+        screen.press("Enter")
+        screen.wait_for(second)
+        screen.wait_for("connected | idle")
+    assert "openclaw-tui" in gateway.log or "gateway-client" in gateway.log
+
+
+def test_its_terminal_finds_the_history_again_and_can_stop_an_answer(
+    tui: list[str], env: dict[str, str], model: ModelServer, tmp_path: Path
+) -> None:
+    first, second = word(), word()
+    session = [*tui, "--session", f"peer-{word()}"]
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    with shown(session, env, tmp_path / "one") as screen:
+        screen.wait_for("connected | idle")
+        model.script([Say(first)])
+        screen.type("Say the word.")
+        screen.press("Enter")
+        screen.wait_for(first)
+    with shown(session, env, tmp_path / "two") as screen:
+        assert "Say the word." in screen.wait_for(first)
+        model.script([Say(second), Hold()])
+        screen.type("Never end.")
+        screen.press("Enter")
+        screen.wait_for(second)
+        screen.press("Escape")
+        screen.wait_for("aborted")

@@ -1,0 +1,203 @@
+"""Tokens and passwords: where they come from, how they are compared, when none is enough."""
+
+import hmac
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.check import check
+from homarus.config.schema import Gateway
+from homarus.core.errors import ConfigError
+from homarus.gateway.auth import Auth, check_bearer, resolve_auth, same_secret
+from homarus.gateway.door import Barred, Door, Entrance
+from homarus.gateway.limiter import Limiter
+from homarus.gateway.listen import Listen, resolve_listen
+from homarus.testing.clock import FakeClock
+
+TOKEN = Auth("token", "right")
+ENTRANCE = Entrance.make(18789)
+
+
+def gateway(**settings: Any) -> Gateway:
+    checked = check({"gateway": settings})
+    assert checked.config, checked.problems
+    return checked.config.gateway
+
+
+@pytest.mark.parametrize(
+    ("settings", "env", "expected"),
+    [
+        ({}, {}, Auth()),
+        ({"token": "a"}, {}, Auth("token", "a")),
+        ({"password": "b"}, {}, Auth("password", "b")),
+        ({"token": "a", "password": "b"}, {}, Auth("password", "b")),
+        ({"mode": "token", "token": "a", "password": "b"}, {}, Auth("token", "a")),
+        ({"mode": "none", "token": "a"}, {}, Auth()),
+        ({}, {"OPENCLAW_GATEWAY_TOKEN": "e"}, Auth("token", "e")),
+        ({}, {"OPENCLAW_GATEWAY_PASSWORD": "e"}, Auth("password", "e")),
+        ({"token": "a"}, {"OPENCLAW_GATEWAY_TOKEN": "e"}, Auth("token", "a")),
+        ({"token": " "}, {"OPENCLAW_GATEWAY_TOKEN": " e "}, Auth("token", "e")),
+    ],
+)
+def test_the_mode_is_what_is_named_or_else_what_is_set(
+    settings: dict[str, Any], env: dict[str, str], expected: Auth
+) -> None:
+    assert resolve_auth(gateway(auth=settings), env) == expected
+
+
+@pytest.mark.parametrize("mode", ["token", "password", "trusted-proxy"])
+def test_a_mode_that_cannot_work_refuses_to_start(mode: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_auth(gateway(auth={"mode": mode, "token": ""}), {})
+    assert caught.value.key == "gateway.auth.mode"
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "given", [None, "", "wrong", "righ", "right ", "RIGHT", [], ["right"], True, 1, {}]
+)
+def test_anything_but_the_token_itself_is_refused(given: Any) -> None:
+    """Row 6: a token being there is not a token being right."""
+    assert TOKEN.judge(given, "right", is_local=True) in {"token_missing", "token_mismatch"}
+    assert TOKEN.judge("right", None, is_local=False) is None
+
+
+def test_a_password_is_not_a_token() -> None:
+    assert Auth("password", "right").judge("right", None, is_local=True) == "password_missing"
+    assert Auth("password", "right").judge(None, "right", is_local=False) is None
+    assert Auth("password", "right").judge(None, "x", is_local=False) == "password_mismatch"
+
+
+def test_without_a_secret_only_this_machine_comes_in() -> None:
+    assert Auth().judge(None, None, is_local=True) is None
+    assert Auth().judge(None, None, is_local=False) == "local_only"
+
+
+def test_an_empty_secret_matches_nothing() -> None:
+    assert not same_secret("", "")
+    assert Auth("token", "").judge("", None, is_local=True) == "token_missing"
+
+
+@given(st.text(max_size=50), st.text(max_size=50))
+def test_secrets_are_equal_when_their_text_is(a: str, b: str) -> None:
+    assert same_secret(a, b) == (a == b != "")
+
+
+def test_secrets_are_compared_as_digests_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((a, b))
+        return a == b
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert not same_secret("short", "a much longer secret")
+    assert same_secret("\ud800é", "\ud800é")
+    assert [(len(a), len(b)) for a, b in compared] == [(32, 32), (32, 32)]
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert "right" not in repr(TOKEN)
+    assert "s3cret" not in repr(gateway(auth={"token": "s3cret", "password": "s3cret"}))
+
+
+def bearer(value: str, auth: Auth = TOKEN, limiter: Limiter | None = None, **facts: Any) -> int:
+    door = Door("127.0.0.1", host="127.0.0.1:18789", authorization=value, **facts)
+    try:
+        check_bearer(door, ENTRANCE, auth, limiter or Limiter(FakeClock()))
+    except Barred as exc:
+        return exc.status
+    return 200
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        ("Bearer right", 200),
+        ("bearer  right ", 200),
+        ("Bearer wrong", 401),
+        ("Bearer", 401),
+        ("", 401),
+        ("right", 401),
+        ("Basic right", 401),
+        ("Bearer right right", 401),
+    ],
+)
+def test_http_takes_the_secret_as_a_bearer(value: str, status: int) -> None:
+    assert bearer(value) == status
+    assert bearer(value, Auth("password", "right")) == status
+
+
+def test_http_without_a_secret_is_for_this_machine() -> None:
+    assert bearer("", Auth()) == 200
+    assert bearer("", Auth(), is_forwarded=True) == 401
+
+
+def test_http_guessing_is_limited_even_for_the_right_guess() -> None:
+    limiter = Limiter(FakeClock())
+    for _ in range(10):
+        assert bearer("Bearer x", limiter=limiter, is_browser=True) == 401
+    assert bearer("Bearer right", limiter=limiter, is_browser=True) == 429
+    assert bearer("Bearer right", limiter=limiter) == 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bind": "lan"},
+        {"bind": "custom", "customBindHost": "0.0.0.0"},
+        {"bind": "custom", "customBindHost": "10.0.0.2"},
+        {"bind": "custom", "customBindHost": "::"},
+    ],
+)
+def test_nobody_listens_beyond_this_machine_without_a_secret(settings: dict[str, Any]) -> None:
+    """Row 4: thousands of gateways stood open like that."""
+    with pytest.raises(ConfigError, match="refusing to listen") as caught:
+        resolve_listen(gateway(**settings), {}, Auth())
+    assert "gateway.auth.token" in caught.value.fix
+    assert not resolve_listen(gateway(**settings), {}, TOKEN).is_loopback
+
+
+@pytest.mark.parametrize(
+    ("settings", "bind"),
+    [({}, None), ({"bind": "auto"}, None), ({"bind": "lan"}, "loopback")],
+)
+def test_loopback_needs_no_secret(settings: dict[str, Any], bind: str | None) -> None:
+    listen = resolve_listen(gateway(**settings), {}, Auth(), bind=bind)
+    assert listen == Listen("127.0.0.1", 18789, ("::1",))
+    assert listen.is_loopback
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"bind": "tailnet"}, {"bind": "custom"}, {"bind": "custom", "customBindHost": "gw.example"}],
+)
+def test_an_address_that_cannot_be_is_told(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_listen(gateway(**settings), {}, TOKEN)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("env", "port", "expected"),
+    [
+        ({}, None, 18789),
+        ({}, 7, 7),
+        ({"OPENCLAW_GATEWAY_PORT": "8"}, None, 8),
+        ({"OPENCLAW_GATEWAY_PORT": "8"}, 7, 7),
+        ({"CLAWDBOT_GATEWAY_PORT": "9"}, None, 9),
+    ],
+)
+def test_the_port_is_the_flags_the_variables_or_the_default(
+    env: dict[str, str], port: int | None, expected: int
+) -> None:
+    assert resolve_listen(gateway(), env, Auth(), port=port).port == expected
+    assert resolve_listen(gateway(port=5), {}, Auth()).port == 5
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "x", "-1", "1e3", "１", "9" * 5000])
+def test_a_port_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a port"):
+        resolve_listen(gateway(), {"OPENCLAW_GATEWAY_PORT": text}, Auth())

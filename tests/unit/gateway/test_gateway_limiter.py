@@ -1,0 +1,113 @@
+"""Guessing is slow: counted per source, bounded in memory, with no way around it for pages."""
+
+import asyncio
+import tracemalloc
+
+import pytest
+
+from homarus.config.schema import RateLimit
+from homarus.gateway.door import Door, Entrance
+from homarus.gateway.limiter import MAX_SOURCES, Limiter, Source
+from homarus.testing.clock import FakeClock
+
+ENTRANCE = Entrance.make(18789, proxies=["10.0.0.1"])
+
+
+def source(ip: str = "1.2.3.4", *, browser: bool = False, forwarded: bool = False) -> Source:
+    door = Door(ip, is_browser=browser, is_forwarded=forwarded)
+    return Source.of(door, ENTRANCE, "shared-secret")
+
+
+def test_ten_failures_lock_out_for_five_minutes() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        limiter = Limiter(clock)
+        waits = [limiter.fail(source()) for _ in range(10)]
+        assert waits == [0] * 9 + [300_000]
+        await clock.advance(299.0)
+        assert limiter.wait_ms(source()) == 1_000
+        await clock.advance(1.0)
+        assert limiter.wait_ms(source()) == 0
+        assert limiter.fail(source()) == 0, "the count begins anew"
+
+    asyncio.run(main())
+
+
+def test_slow_failures_never_lock_out() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        limiter = Limiter(clock)
+        for _ in range(30):
+            assert limiter.fail(source()) == 0
+            await clock.advance(7.0)
+
+    asyncio.run(main())
+
+
+def test_sources_and_kinds_are_counted_apart() -> None:
+    limiter = Limiter(FakeClock())
+    for _ in range(10):
+        limiter.fail(source())
+    assert limiter.wait_ms(source())
+    assert not limiter.wait_ms(source("1.2.3.5"))
+    assert not limiter.wait_ms(Source.of(Door("1.2.3.4"), ENTRANCE, "device-token"))
+
+
+def test_a_success_forgets_the_failures() -> None:
+    limiter = Limiter(FakeClock())
+    for _ in range(9):
+        limiter.fail(source())
+    limiter.forget(source())
+    assert limiter.fail(source()) == 0
+
+
+def test_programs_of_this_machine_are_exempt_and_its_browsers_are_not() -> None:
+    """Row 3: any page can make a browser guess on localhost."""
+    limiter = Limiter(FakeClock())
+    for _ in range(30):
+        assert limiter.fail(source("127.0.0.1")) == 0
+        limiter.fail(source("127.0.0.1", browser=True))
+    assert limiter.wait_ms(source("127.0.0.1", browser=True))
+    assert not limiter.wait_ms(source("127.0.0.1")), "a page cannot lock the owner out"
+
+
+def test_who_comes_through_a_proxy_is_not_of_this_machine() -> None:
+    limiter = Limiter(FakeClock())
+    for _ in range(10):
+        limiter.fail(source("127.0.0.1", forwarded=True))
+    assert limiter.wait_ms(source("127.0.0.1", forwarded=True))
+
+
+def test_the_exemption_can_be_switched_off() -> None:
+    limiter = Limiter(FakeClock(), RateLimit(maxAttempts=2, exemptLoopback=False))
+    limiter.fail(source("127.0.0.1"))
+    assert limiter.fail(source("127.0.0.1")) == 300_000
+
+
+def test_an_ipv6_network_is_one_source() -> None:
+    assert source("2001:db8::1").ip == source("2001:db8::ffff:1").ip
+    assert source("2001:db8::1").ip != source("2001:db8:0:1::1").ip
+    assert source("::1").ip == "::1"
+
+
+def test_a_hundred_thousand_sources_and_more_are_bounded() -> None:
+    """Row 53: the limiter is not itself a way to fill the memory."""
+    limiter = Limiter(FakeClock())
+    for _ in range(10):
+        limiter.fail(source("9.9.9.9"))
+    tracemalloc.start()
+    for at in range(MAX_SOURCES + 5_000):
+        limiter.fail(Source(str(at), "shared-secret", is_browser=False, is_local=False))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert limiter.sources == MAX_SOURCES
+    assert size < 64 << 20
+    assert not limiter.wait_ms(source("9.9.9.9")), "the quietest are forgotten first"
+
+
+@pytest.mark.parametrize("ip", ["", "not an ip", "1.2.3.4"])
+def test_any_peer_is_a_source(ip: str) -> None:
+    limiter = Limiter(FakeClock())
+    for _ in range(10):
+        limiter.fail(source(ip))
+    assert limiter.wait_ms(source(ip))

@@ -1,0 +1,172 @@
+"""The server that waits for one redirect: who may answer, and what it says back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from homarus.core.errors import UserError
+from homarus.providers import loopback
+from homarus.providers.loopback import Answer, Redirect, listening, read_redirect
+
+STATE = "the-state-0123456789"
+
+
+async def request(redirect: Redirect, data: bytes) -> bytes:
+    """Send bytes to the server and take all it answers."""
+    port = int(redirect.url.split(":")[2].split("/")[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        await writer.drain()
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+def get(target: str, host: str = "127.0.0.1:1") -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("latin-1")
+
+
+def meet(steps: Callable[[Redirect], Awaitable[None]], url: str = "") -> None:
+    async def main() -> None:
+        async with listening(url, STATE) as redirect:
+            await steps(redirect)
+
+    asyncio.run(main())
+
+
+GOOD = f"/callback?code=c-1&state={STATE}"
+
+
+def test_the_right_request_brings_the_code_and_a_page_without_it() -> None:
+    async def steps(redirect: Redirect) -> None:
+        page = await request(redirect, get(GOOD))
+        assert page.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"c-1" not in page and STATE.encode() not in page
+        assert b"no-store" in page and b"default-src 'none'" in page
+        assert await redirect.arrived() == Answer("c-1")
+
+    meet(steps)
+
+
+STRAY = [
+    (get("/callback?code=evil&state=wrong"), b"400"),
+    (get("/callback?code=evil"), b"400"),
+    (get(f"/callback?state={STATE}"), b"400"),
+    (get("/favicon.ico"), b"404"),
+    (get(f"/callback/x?code=evil&state={STATE}"), b"404"),
+    (get(f"//evil.example/callback?code=evil&state={STATE}"), b"404"),
+    (get(GOOD, host="evil.example"), b"403"),
+    (get(GOOD, host="127.0.0.1.evil.example:80"), b"403"),
+    (get(GOOD).replace(b"GET", b"POST"), b"400"),
+    (get(GOOD).replace(b"Host: 127.0.0.1:1\r\n", b""), b"400"),
+    (get(GOOD).replace(b"\r\n\r\n", b"\r\nHost: localhost\r\n\r\n"), b"400"),
+    (b"\r\n\r\n", b"400"),
+    (get(f"/callback?code=\xff&state={'x' * 100}"), b"400"),
+    (get("/callback?" + "a=1&" * 100), b"400"),
+]
+
+
+@pytest.mark.parametrize(("data", "status"), STRAY, ids=range(len(STRAY)))
+def test_a_stray_request_changes_nothing_and_the_login_goes_on(data: bytes, status: bytes) -> None:
+    async def steps(redirect: Redirect) -> None:
+        page = await request(redirect, data)
+        assert page.split(b" ")[1] == status
+        assert b"evil" not in page
+        assert (await request(redirect, get(GOOD))).startswith(b"HTTP/1.1 200")
+        assert await redirect.arrived() == Answer("c-1")
+
+    meet(steps)
+
+
+def test_a_head_without_an_end_is_cut_off() -> None:
+    async def steps(redirect: Redirect) -> None:
+        assert await request(redirect, b"GET / HTTP/1.1\r\n" + b"x" * 100_000) == b""
+
+    meet(steps)
+
+
+def test_whoever_connects_and_says_nothing_does_not_hold_the_login_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps(redirect: Redirect) -> None:
+        port = int(redirect.url.split(":")[2].split("/")[0])
+        _, silent = await asyncio.open_connection("127.0.0.1", port)
+        await request(redirect, get(GOOD))
+        assert await redirect.arrived() == Answer("c-1")
+        silent.close()
+
+    meet(steps)
+
+
+def test_only_the_first_answer_counts() -> None:
+    async def steps(redirect: Redirect) -> None:
+        await request(redirect, get(GOOD))
+        await request(redirect, get(f"/callback?code=c-2&state={STATE}"))
+        assert (await redirect.arrived()).code == "c-1"
+
+    meet(steps)
+
+
+def test_an_error_is_an_answer_too() -> None:
+    async def steps(redirect: Redirect) -> None:
+        page = await request(redirect, get(f"/callback?error=access_denied&state={STATE}"))
+        assert b"not granted" in page
+        assert await redirect.arrived() == Answer("", "access_denied")
+
+    meet(steps)
+
+
+def test_a_service_may_want_a_name_and_a_path() -> None:
+    async def steps(redirect: Redirect) -> None:
+        assert redirect.url.startswith("http://localhost:")
+        assert redirect.url.endswith("/auth/callback")
+        await request(redirect, get(f"/auth{GOOD}", host="localhost:99"))
+        assert (await redirect.arrived()).code == "c-1"
+
+    meet(steps, "http://localhost/auth/callback")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://127.0.0.1/x", "http://example.com/x", "http://0.0.0.0/x", "http://[", "http://a:b/"],
+)
+def test_an_address_elsewhere_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match="does not lead to this machine"):
+        meet(_nothing, url)
+
+
+async def _nothing(redirect: Redirect) -> None:
+    """Nothing to do."""
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    async def main() -> None:
+        async with listening("", STATE) as first, listening(first.url, STATE):
+            pass
+
+    with pytest.raises(UserError, match="cannot listen on port"):
+        asyncio.run(main())
+
+
+def test_it_listens_for_this_machine_alone() -> None:
+    assert loopback.HOST == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("pasted", "answer"),
+    [
+        (f"http://127.0.0.1:1/callback?code=a%2Fb&state={STATE}", Answer("a/b")),
+        (f" http://h/?state={STATE}&code=c \n", Answer("c")),
+        (f"c#{STATE}", Answer("c")),
+        (f"http://h/?error=denied&state={STATE}", Answer("", "denied")),
+        (f"c#{STATE}x", None),
+        (f"#{STATE}", None),
+        ("c", None),
+        (f"http://h/?code=c&state={STATE}é", None),
+        ("\ud800#\ud800", None),
+    ],
+)
+def test_a_redirect_is_read_and_its_state_compared(pasted: str, answer: Answer | None) -> None:
+    assert read_redirect(pasted, STATE) == answer
