@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.figure import ROOT, Figure
 
-BENCHES = ("start", "turns", "stream", "transcript", "gateway")
+BENCHES = ("start", "turns", "stream", "wires", "transcript", "gateway")
 LIMITS = Path(__file__).parent / "limits.toml"
 
 

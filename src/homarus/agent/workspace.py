@@ -7,20 +7,23 @@ ritual, is only ever put into a workspace that had none of the files before.
 import json
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from stat import S_ISLNK
+from stat import S_ISLNK, S_ISREG
 
 from homarus.core.errors import ToolError, UserError
-from homarus.core.text import clip_middle
+from homarus.core.text import clip_middle, one_line
 from homarus.tools.guard import Beneath
 
 # The order in which files enter the prompt; a file not on disk is left out.
 INJECTED = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md")
 SEEDED = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
 RITUAL = "BOOTSTRAP.md"
+MEMORY = ("MEMORY.md", "memory.md")  # one of them, whichever is there
+# What clients may see and change from afar.
+SHARED = (*SEEDED, RITUAL, *MEMORY)
 MAX_BYTES = 4_000_000  # more of one file is never read into a prompt
 STATE = Path(".openclaw") / "workspace-state.json"
 IGNORED = "# What the agent keeps for itself\n.openclaw/\n.env\n*.pem\n*.key\n"
@@ -32,6 +35,64 @@ class WorkspaceFile:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file of the workspace as it is on disk. `updated_ms` 0: it is not there."""
+
+    name: str
+    path: Path
+    size: int = 0
+    updated_ms: int = 0
+    content: str = ""
+
+    @property
+    def missing(self) -> bool:
+        return not self.updated_ms
+
+
+def list_files(workspace: Path) -> tuple[FileState, ...]:
+    """The files a client may see, without what is in them."""
+    found = [_look(workspace, name) for name in SHARED]
+    memory = [file for file in found if file.name in MEMORY]
+    kept = next((file for file in memory if not file.missing), memory[0])
+    return tuple(file for file in found if file.name not in MEMORY or file is kept)
+
+
+def get_file(workspace: Path, name: str) -> FileState:
+    """One of them, with its text."""
+    file = _look(workspace, _shared(name))
+    return file if file.missing else replace(file, content=_read(workspace, name))
+
+
+def set_file(workspace: Path, name: str, content: str) -> FileState:
+    """Replace one of them, whole or not at all."""
+    data = content.encode("utf-8", "replace")
+    if len(data) > MAX_BYTES:
+        raise UserError(f"{name}: {len(data)} bytes; a file here holds at most {MAX_BYTES}")
+    try:
+        Beneath(workspace).write_atomic(_shared(name), data)
+    except ToolError as exc:
+        raise UserError(exc.message, fix=exc.fix) from None
+    return get_file(workspace, name)
+
+
+def _shared(name: str) -> str:
+    if name not in SHARED:
+        raise UserError(f"unsupported file {one_line(name)!r}", fix=f"one of {', '.join(SHARED)}")
+    return name
+
+
+def _look(workspace: Path, name: str) -> FileState:
+    """A file as it is; a link that leads out is as good as none."""
+    try:
+        status = Beneath(workspace).stat(name)
+    except ToolError:
+        return FileState(name, workspace / name)
+    if not S_ISREG(status.st_mode):
+        return FileState(name, workspace / name)
+    return FileState(name, workspace / name, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:

@@ -450,7 +450,10 @@ async def _pasted_line(*, alone: bool) -> str:
     said = bytearray()
 
     def read() -> None:
-        more = os.read(descriptor, MAX_SECRET_CHARS)
+        try:
+            more = os.read(descriptor, MAX_SECRET_CHARS)
+        except OSError:  # the terminal is gone
+            more = b""
         said.extend(more)
         if b"\n" in said or not more or len(said) > MAX_SECRET_CHARS:
             loop.remove_reader(descriptor)

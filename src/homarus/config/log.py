@@ -16,6 +16,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from homarus.core.text import one_line
+
 if TYPE_CHECKING:
     from homarus.config.schema import Config
 
@@ -29,13 +31,32 @@ LEVELS = {
     "debug": logging.DEBUG,
     "trace": logging.DEBUG,
 }
-# Keys by their vendors' prefixes, bearer tokens, and values that are named as secrets.
+# What a secret looks like. What stands before it and says what it is goes to a group, and stays.
+_NAME = (
+    r"(?:api[-_]?key|secret|password|passwd|passphrase|private[-_]?key|credential"
+    r"|(?:token|[-_]key)(?=[\\\"']{0,4}\s{0,3}[:=]\s{0,3}(?!\d{1,7}\b)))"
+)
+_VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
 _SECRETS = re.compile(
-    r"(?i)\b(?:sk|pk|rk|gsk|xai|ghp|gho|xox[abp]|AIza)[-_]?[A-Za-z0-9_-]{12,}"
-    r"|(?<=bearer )[A-Za-z0-9._~+/-]{8,}=*"
-    r"|(?<=[?&])(?:key|token|secret|password|access_token)=[^&\s\"']+"
-    r"|\b(?:api[-_]?key|token|secret|password|authorization)[\"']?\s{0,3}[:=]\s{0,3}[\"']?"
-    r"[^\s\"',}]{4,}"
+    # private keys, also cut off or on one line
+    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?s:.{0,6000}?)(?:-----END|\Z)"
+    # by their vendors' marks
+    r"|\b(?:sk|pk|rk|gsk|xai|gh[pousr]|github_pat|xox[a-z]|xapp|npm|glpat|hf|pplx|whsec|shpat)"
+    r"[-_][A-Za-z0-9_-]{12,}"
+    r"|\bAIza[A-Za-z0-9_-]{12,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bya29\.[\w-]{12,}"
+    r"|\bSG\.[\w-]{12,}\.[\w-]{12,}"
+    r"|(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}"
+    r"|\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|\b[A-Za-z0-9_-]{23,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,}"
+    # by what is said before them
+    r"|(?P<cookie>\b(?:set-)?cookie[\\\"']{0,4}\s{0,3}[:=])[^\r\n]{3,}"
+    r"|(?P<auth>\b(?:proxy-)?authorization[\\\"']{0,4}\s{0,3}[:=])\s{0,3}[\\\"']{0,4}"
+    r"(?:[A-Za-z-]{2,20} {1,3})?[^\s\"',}\\]{3,}"
+    r"|(?P<scheme>\b(?:bearer|basic) {1,3})[A-Za-z0-9._~+/-]{8,}=*"
+    r"|(?P<query>[?&#](?:[\w-]{0,30}(?:key|token|secret|password|signature)|sig|code)=)[^&\s\"'#]+"
+    rf"|(?P<named>{_NAME}[\\\"']{{0,4}}\s{{0,3}}[:=]\s{{0,3}}){_VALUE}"
+    r"|(?P<user>://[^/\s:@]{0,80}:)[^/\s@]{1,200}(?=@)",
+    re.IGNORECASE,
 )
 
 
@@ -45,10 +66,7 @@ def redact(text: str) -> str:
 
 
 def _blot(found: re.Match[str]) -> str:
-    name, mark, _ = found[0].partition("=")
-    if not mark:
-        name, mark, _ = found[0].partition(":")
-    return f"{name}{mark}***" if mark else "***"
+    return f"{found[found.lastgroup] if found.lastgroup else ''}***"
 
 
 class Lines(logging.Formatter):
@@ -76,7 +94,7 @@ class Console(logging.Formatter):
     """A warning for the person at the terminal: one line, no traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(" ".join(record.getMessage()[:MAX_CHARS].split()))
+        return redact(one_line(record.getMessage()[:MAX_CHARS], MAX_CHARS))
 
 
 class OwnerFile(logging.FileHandler):

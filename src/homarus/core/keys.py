@@ -5,9 +5,10 @@ lower-case, it starts with its agent, and it is made here and nowhere else. Keys
 (a client, a file, an older version) come in through `store_key`.
 """
 
+import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
 
@@ -27,6 +28,7 @@ DEFAULT_ACCOUNT = AccountId("default")
 DEFAULT_MAIN = "main"
 LITERAL_KEYS = frozenset({"global", "unknown"})  # conversations of no agent in particular
 MAX_KEY_CHARS = 512
+_MAX_ID_CHARS = 200  # of somebody's id on a service; a longer one is told by its mark
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NOT_ID = re.compile(r"[^a-z0-9_-]+")
@@ -35,6 +37,13 @@ _AGENT_MODEL = re.compile(rf"(?:openclaw[:/]|agent:)({_ID.pattern})", re.IGNOREC
 _THREAD_MARKS = (":thread:", ":topic:")
 _CHAT_MARKS = frozenset({"direct", "group", "channel"})
 _OWN_MARKS = frozenset({"agent", "subagent", "cron", "acp", "hook"})
+# Services whose ids are the same in any case, those that write theirs otherwise than in lower
+# case, and those that name people by telephone number.
+_CASELESS = frozenset({"bluebubbles", "email", "imessage", "irc", "nostr", "whatsapp", "xmpp"})
+_WRITTEN: Mapping[str, Callable[[str], str]] = {"slack": str.upper, "line": str.capitalize}
+_BY_PHONE = frozenset({"bluebubbles", "imessage", "signal", "sms", "voice", "whatsapp"})
+_PHONE = re.compile(r"\+?[0-9][0-9 ().-]{2,30}")
+_MARKED = re.compile(r"~[0-9a-f]{16}\Z")
 _BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -136,13 +145,14 @@ def peer_key(
     has one direct conversation: `{"alice": ["telegram:111", "discord:222"]}`.
     """
     channel = channel.strip().lower() or "unknown"
-    peer = peer.strip().lower()
+    named = peer.strip().lower()
     start = f"agent:{normalize_agent_id(agent)}"
+    peer = peer_id(channel, peer)
     if kind != "direct":
         return check_key(f"{start}:{channel}:{kind}:{peer or 'unknown'}")
     if scope == "main" or not peer:
         return main_key(agent, main)
-    peer = _linked_name(channel, peer, identity_links or {}) or peer
+    peer = _linked_name(channel, named, identity_links or {}) or peer
     match scope:
         case "per-peer":
             return check_key(f"{start}:direct:{peer}")
@@ -150,6 +160,41 @@ def peer_key(
             return check_key(f"{start}:{channel}:direct:{peer}")
         case "per-account-channel-peer":
             return check_key(f"{start}:{channel}:{normalize_account_id(account)}:direct:{peer}")
+
+
+def peer_id(channel: str, text: str) -> str:
+    """A person's or group's id on a service, as keys have it: in lower case, and no two alike.
+
+    An id that would be confused with another (`Alice` with `alice`), that could be read as
+    more than an id (`1:thread:2`) or that is very long gets a mark of its own: `alice~3bc51062973c458d`.
+    """
+    if len(text) > _MAX_ID_CHARS:
+        return _marked(text[:40].strip().lower().replace(":", "_"), text)
+    if channel in _BY_PHONE and _PHONE.fullmatch(text.strip()):
+        return re.sub(r"[^+0-9]", "", text)
+    plain = text.strip().lower()
+    if channel in _CASELESS:
+        is_same = text.strip().lower() == text.lower()
+    else:
+        is_same = _WRITTEN.get(channel, str)(plain) == text
+    if not plain or (is_same and not _is_ambiguous(plain)):
+        return plain
+    return _marked(plain.replace(":", "_") if _is_ambiguous(plain) else plain, text)
+
+
+def _is_ambiguous(text: str) -> bool:
+    return not {"thread", "topic"}.isdisjoint(text.split(":")) or bool(_MARKED.search(text))
+
+
+def _marked(text: str, original: str) -> str:
+    mark = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{text}~{mark}"
+
+
+def cron_key(agent: str, job: str, run: str = "") -> SessionKey:
+    """The conversation of a scheduled job, or of one run of it."""
+    parts = [_marked(_normalize_id(p), p) if _normalize_id(p) != p else p for p in (job, run) if p]
+    return check_key(f"agent:{normalize_agent_id(agent)}:cron:{':run:'.join(parts)}")
 
 
 def _linked_name(channel: str, peer: str, links: Mapping[str, Collection[str]]) -> str:
@@ -195,6 +240,11 @@ def is_cron_run(key: str | None) -> bool:
     """Whether this is one run of a scheduled job."""
     parsed = parse_agent_key(key)
     return bool(parsed and _CRON_RUN.fullmatch(parsed.rest.lower()))
+
+
+def is_hook(key: str | None) -> bool:
+    """Whether a stranger's webhook talks here, also when its key only looks like one of theirs."""
+    return _starts(unicodedata.normalize("NFKC", key or ""), "hook:", bare=True)
 
 
 def is_acp(key: str | None) -> bool:

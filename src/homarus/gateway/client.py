@@ -9,7 +9,7 @@ one request is kept from the rest.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 SLOW_BYTES = 8 * 1024 * 1024  # of events: answers, which the client asked for, may be more
 MAX_IN_FLIGHT = 256
+_BATCH_BYTES = 64 * 1024
 POLICY, TOO_OLD, RESTART = 1008, 1002, 1012
 # What a node may ask for, and nobody else.
 _OF_NODES = frozenset({"node.invoke.result", "node.event", "skills.bins"})
@@ -43,6 +44,10 @@ Sent: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 class Wire(Protocol):
     """The socket below: what ASGI has no words for."""
+
+    async def write(self, texts: Sequence[str]) -> None:
+        """Send frames; waits while the client is behind, OSError when it is gone."""
+        ...
 
     def allow(self, max_bytes: int) -> None:
         """Take messages up to this size from now on."""
@@ -71,7 +76,8 @@ class Connection:
         self.token_issued_ms = 0
         self._gateway, self._wire = gateway, wire
         self._receive, self._send = receive, send
-        self._out: deque[str | tuple[int, str]] = deque()  # frames; last of all, how to close
+        self._out: deque[str] = deque()
+        self._goodbye: tuple[int, str] | None = None  # how to close when all of it is sent
         self._news = asyncio.Event()
         self._in_flight = 0
         self._closing = False
@@ -112,7 +118,7 @@ class Connection:
         """Close once everything before has been sent."""
         if not self._closing:
             self._closing = True
-            self._out.append((code, reason))
+            self._goodbye = (code, reason)
             self._news.set()
 
     def hang_up(self, code: int, reason: str) -> None:
@@ -120,6 +126,7 @@ class Connection:
         if not self._closing:
             log.warning("connection %s closed: %s", self.id, reason)
         self._closing = True
+        self._goodbye = None
         self._out.clear()
         self.buffered_bytes = 0
         self._news.set()
@@ -134,8 +141,13 @@ class Connection:
     async def _write_on(self) -> None:
         try:
             while True:
-                while self._out:
-                    await self._write(self._out.popleft())
+                while frames_out := self._batch():
+                    await self._wire.write(frames_out)
+                    taken = sum(map(len, frames_out))
+                    self.buffered_bytes = max(0, self.buffered_bytes - taken)
+                if self._goodbye:
+                    code, reason = self._goodbye
+                    await self._send({"type": "websocket.close", "code": code, "reason": reason})
                 if self._closing:
                     return
                 if self.dropped:
@@ -147,13 +159,14 @@ class Connection:
         except OSError:  # the client is gone; the reader hears of it too
             self._closing = True
 
-    async def _write(self, item: str | tuple[int, str]) -> None:
-        if isinstance(item, tuple):
-            code, reason = item
-            await self._send({"type": "websocket.close", "code": code, "reason": reason})
-        else:
-            await self._send({"type": "websocket.send", "text": item})
-            self.buffered_bytes = max(0, self.buffered_bytes - len(item))
+    def _batch(self) -> list[str]:
+        """What goes out next in one piece: several small frames, or a large one."""
+        batch: list[str] = []
+        size = 0
+        while self._out and size < _BATCH_BYTES:
+            batch.append(self._out.popleft())
+            size += len(batch[-1])
+        return batch
 
     async def _next(self) -> str | bytes | None:
         """The next frame; None when the client is gone or is being sent away."""

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 from uvicorn import Config, Server
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from homarus.core.errors import UserError
@@ -58,6 +59,15 @@ class Wire(WebSocketsSansIOProtocol):
 
     def allow(self, max_bytes: int) -> None:
         self.conn.max_message_size = max_bytes
+
+    async def write(self, texts: Sequence[str]) -> None:
+        """Send frames in one go, once the client has taken most of what was sent before."""
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise ClientDisconnected
+        for text in texts:
+            self.conn.send_text(text.encode())
+        self.transport.write(b"".join(self.conn.data_to_send()))
 
     def hang_up(self, code: int, reason: str) -> None:
         """Close now. `send` would wait for a reader who may never read."""
@@ -179,7 +189,8 @@ def open_sockets(listen: Listen) -> list[socket.socket]:
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, so that asyncio knows it: else small frames wait for the client's receipts.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

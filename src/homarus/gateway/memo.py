@@ -6,15 +6,17 @@ those who ask how it went. Notices wait for the next message of their session.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from homarus.agent.run import Outcome
 from homarus.core.clock import Clock
-from homarus.core.errors import Unavailable
+from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Json
 from homarus.core.text import one_line
+from homarus.gateway.spending import Spending
 
 ANSWER_TTL_S = 300.0
 MAX_ANSWERS = 1_000
@@ -93,6 +95,7 @@ class Runs:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._going: dict[str, Going] = {}
+        self._claimed: set[str] = set()
         self._ended: OrderedDict[str, Ended] = OrderedDict()
         self._waiting: dict[str, list[asyncio.Future[Ended]]] = {}
 
@@ -114,6 +117,17 @@ class Runs:
             done(found)
 
         outcome.add_done_callback(ended)
+
+    @contextmanager
+    def claim(self, run_id: str) -> Iterator[None]:
+        """Be the only one who prepares this run; whoever comes second is refused."""
+        if run_id in self._claimed:
+            raise InvalidRequest(f"run {run_id} is being started")
+        self._claimed.add(run_id)
+        try:
+            yield
+        finally:
+            self._claimed.discard(run_id)
 
     def going(self, run_id: str) -> Going | None:
         return self._going.get(run_id)
@@ -213,9 +227,10 @@ class Notices:
 
 
 class Memo:
-    """All three, for one gateway."""
+    """All of it, for one gateway."""
 
     def __init__(self, clock: Clock) -> None:
         self.answers = Answers(clock)
         self.runs = Runs(clock)
         self.notices = Notices()
+        self.spending = Spending()

@@ -313,18 +313,17 @@ class Sessions:
             self._loaded.popitem(last=False)
         return session
 
-    async def delete(self, key: str, *, keep_transcript: bool = False) -> SessionRecord | None:
-        """Forget a session; what it was, or None. Its transcript is put aside, or left there."""
+    async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
+        """Forget a session; whether there was one. Its transcript is put aside, or left there."""
         record = await self._store.session(key)
         self._loaded.pop(key, None)
         if record is None:
-            return None
-        has_transcript = bool(record.session_id) and await self._store.leaf(record.session_id)
+            return False
         async with self._store.commit() as unit:
             unit.delete_session(key)
-            if has_transcript and not keep_transcript:
-                unit.archive(record.session_id, "deleted", self._clock.now_ms())
-        return record
+            if record.session_id and not keep_transcript:
+                unit.archive(record.session_id, "deleted", at_ms)
+        return True
 
     async def list(
         self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
@@ -343,7 +342,9 @@ def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> Ses
 def _mended(messages: list[Message]) -> list[Message]:
     """The messages with their last calls answered: a run may have been cut between the two."""
     last = len(messages)
-    while last and (messages[last - 1].role == "tool" or transcript.is_injected(messages[last - 1])):
+    while last and (
+        messages[last - 1].role == "tool" or transcript.is_injected(messages[last - 1])
+    ):
         last -= 1
     last = max(0, last - 1)
     return messages[:last] + transcript.pair_calls(messages[last:])

@@ -88,6 +88,11 @@ def iso(at_ms: int) -> str:
     return f"{_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 
 
+def archive_suffix(reason: str, at_ms: int) -> str:
+    """What is added to the name of a transcript that is put aside."""
+    return f"{reason}.{iso(at_ms).replace(':', '-')}"
+
+
 @lru_cache(maxsize=64)
 def _second(at_s: int) -> str:
     try:

@@ -28,7 +28,15 @@ from homarus.core.principal import OWNER, Principal
 from homarus.store import rows
 from homarus.store.base import Entry, Header, Lease, SessionRecord, Unit
 from homarus.store.failure import Translated
-from homarus.store.line import dump, entry_line, header_line, iso, load, read_entry, read_header
+from homarus.store.line import (
+    archive_suffix,
+    dump,
+    entry_line,
+    header_line,
+    load,
+    read_entry,
+    read_header,
+)
 from homarus.store.lock import StateLock
 from homarus.store.mirror import Mirror
 from homarus.store.place import Places, is_agent_id, is_session_id
@@ -212,7 +220,7 @@ class _Unit:
         self.steps.append(lambda db: rows.set_leaf(db, self.who, session_id, entry_id))
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
-        suffix = f"{reason}.{iso(at_ms).replace(':', '-')}"
+        suffix = archive_suffix(reason, at_ms)
         self.steps.append(lambda db: rows.archive(db, self.who, session_id, suffix))
         self.transcripts.add(session_id)
 

@@ -144,7 +144,7 @@ def test_any_text_is_stored_under_a_well_formed_key_or_refused(text: str) -> Non
         key = keys.store_key(text, channels=["telegram"], agents=["a"])
     except UserError:
         return
-    assert keys.classify(key) == "agent"
+    assert key in keys.LITERAL_KEYS or keys.classify(key) == "agent"
     assert keys.store_key(key) == key
 
 
@@ -156,3 +156,56 @@ def test_asking_about_any_text_never_fails(text: str) -> None:
     assert keys.is_cron(text) or not keys.is_cron_run(text)
     assert (keys.classify(text) == "agent") == (keys.parse_agent_key(text) is not None)
     assert not (keys.is_acp(text) and keys.is_subagent(text))
+
+
+ODD_IDS = st.text(st.sampled_from("aA1:~ \u00e9\u0301threadtopic"), min_size=1, max_size=20)
+
+
+@given(st.sampled_from(["telegram", "slack", "line", "matrix"]), ODD_IDS, ODD_IDS)
+def test_no_two_ids_of_a_service_share_a_key(channel: str, a: str, b: str) -> None:
+    if a.strip() and b.strip():
+        assert (keys.peer_id(channel, a) == keys.peer_id(channel, b)) == (a == b)
+
+
+@given(st.sampled_from(["telegram", "slack", "line", "irc"]), ODD_IDS)
+def test_a_stored_id_is_lower_case_and_no_thread(channel: str, text: str) -> None:
+    found = keys.peer_id(channel, text)
+    assert found == found.lower()
+    key = keys.peer_key("main", channel, "group", text)
+    assert keys.thread_parent(key) is None
+    assert keys.store_key(key) == key or not text.strip()
+
+
+@pytest.mark.parametrize(
+    ("channel", "text", "stored"),
+    [
+        ("telegram", "42", "42"),
+        ("telegram", "alice", "alice"),
+        ("telegram", "Alice", "alice~3bc51062973c458d"),
+        ("slack", "U0ABC", "u0abc"),
+        ("line", "Uabc", "uabc"),
+        ("irc", "Bob", "bob"),
+        ("signal", "+15 55", "+1555"),
+        ("signal", "+1 (555) 123-45", "+155512345"),
+        ("whatsapp", "120363@G.US", "120363@g.us"),
+        ("matrix", "!room:server", "!room:server"),
+        ("discord", "1:thread:2", "1_thread_2~65143d8d241fc9bb"),
+    ],
+)
+def test_ids_are_stored_as_their_service_writes_them(channel: str, text: str, stored: str) -> None:
+    assert keys.peer_id(channel, text) == stored
+
+
+def test_scheduled_runs_have_keys_of_their_own() -> None:
+    assert keys.cron_key("main", "j1") == "agent:main:cron:j1"
+    run = keys.cron_key("main", "j1", "r1")
+    assert run == "agent:main:cron:j1:run:r1"
+    assert keys.is_cron_run(run)
+    assert keys.cron_key("main", "j1:run:r1") != run
+    assert keys.cron_key("main", "J1") != keys.cron_key("main", "j1")
+
+
+@pytest.mark.parametrize("key", ["hook:x", "HOOK:x", "agent:main:hook:x", "ＨＯＯＫ：ｘ"])
+def test_a_hooks_key_is_known_in_every_spelling(key: str) -> None:
+    assert keys.is_hook(key)
+    assert not keys.is_hook("agent:main:main")

@@ -377,6 +377,7 @@ def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
         ([Say("a"), Stop("filtered")], ContentFiltered),
         ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
         ([Raw(b"data: [1]\n\n")], StreamBroken),
+        ([Raw(b"data: null\n\n")], StreamBroken),
         ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamBroken),
         ([Raw(b'data: {"candidates":5}\n\n')], StreamBroken),
         ([Say("a"), Cut()], StreamBroken),

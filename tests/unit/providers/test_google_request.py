@@ -292,7 +292,8 @@ def test_tools_are_declared_once_each_with_their_schemas() -> None:
         "Read.",
         {"properties": {"path": {"type": "string"}}, "additionalProperties": False, "$schema": "x"},
     )
-    assert json.loads(tool_list([nothing, spec, spec])) == [
+    second = ToolSpec("read", "Another of this name.", {})
+    assert json.loads(tool_list([nothing, spec, second])) == [
         {
             "functionDeclarations": [
                 {"name": "now", "description": "The time."},

@@ -50,6 +50,7 @@ def place(schema: Any, **root: Any) -> Any:
         ({"const": True}, {"type": "BOOLEAN"}),
         ({"type": "string", "format": "date-time"}, {"type": "STRING", "format": "date-time"}),
         ({"type": "string", "format": "uri", "pattern": "^(?=x)"}, {"type": "STRING"}),
+        ({"enum": ["a"], "format": "date-time"}, {"type": "STRING", "enum": ["a"]}),
         ({"type": "integer", "format": "int32"}, {"type": "INTEGER", "format": "int32"}),
         (
             {"type": "integer", "minimum": 1, "maximum": 9.5, "exclusiveMinimum": 0},
@@ -110,6 +111,7 @@ def place(schema: Any, **root: Any) -> Any:
         ({"anyOf": [{"type": "null"}]}, {"type": "STRING", "nullable": True}),
         ({"anyOf": []}, {"type": "STRING"}),
         ({"type": "string", "anyOf": [{"pattern": "a"}, {"pattern": "b"}]}, {"type": "STRING"}),
+        ({"type": "string", "anyOf": [{"type": "integer"}, {"const": 1}]}, {"type": "STRING"}),
         (
             {
                 "type": "object",

@@ -403,8 +403,10 @@ def test_a_long_history_is_rendered_once() -> None:
     ]
     items = Items(provider="p", model="m", sees_images=True)
     first = items.render(history)
-    start = time.process_time()
-    again = items.render([*history, user("new")])
-    spent_s = time.process_time() - start
-    assert again[:-1] == first
-    assert spent_s < 0.05, "2,000 known messages cost next to nothing"
+    spent_s = []
+    for _ in range(5):
+        start = time.process_time()
+        again = items.render([*history, user("new")])
+        spent_s.append(time.process_time() - start)
+        assert again[:-1] == first
+    assert min(spent_s) < 0.02, "2,000 known messages cost next to nothing"

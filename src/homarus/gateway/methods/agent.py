@@ -19,6 +19,7 @@ from homarus.gateway.memo import BROKEN, RunFailed
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.methods.chat import clean
 from homarus.gateway.params import Id, Label, Ms, Name, Seconds
+from homarus.gateway.settings import set_label
 from homarus.gateway.turn import Turn, begin, run_key, wishes
 from homarus.sessions.commands import parse_command
 from homarus.store.place import is_session_id
@@ -27,9 +28,12 @@ _MAX_WAIT_S = 3_600.0
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
 # Channels a client may name as a hint. Delivering to one is another matter.
 _CHANNELS = frozenset(
-    "last webchat whatsapp telegram discord googlechat slack signal imessage msteams matrix irc "
-    "line mattermost nextcloud-talk nostr tlon twitch zalo zalouser bluebubbles feishu".split()
-)
+    {
+        "last", "webchat", "whatsapp", "telegram", "discord", "googlechat", "slack", "signal",
+        "imessage", "msteams", "matrix", "irc", "line", "mattermost", "nextcloud-talk", "nostr",
+        "tlon", "twitch", "zalo", "zalouser", "bluebubbles", "feishu",
+    }
+)  # fmt: skip
 
 
 class Provenance(Params):
@@ -86,15 +90,16 @@ async def agent(call: Call, params: AgentParams) -> Json:
         return _result(run_id, await _outcome(going.outcome))
     if run_id in call.host.live_runs():
         raise InvalidRequest(f"a run {run_id} is under way")
-    spoken = parse_command(text)
-    if spoken and spoken.command.name in {"new", "reset"}:
-        await start_afresh(call, key)
-        text = spoken.args or _GREETING
-    if params.label:
-        await (await call.host.session(key)).set_label(params.label)
-    call.accept(accepted)
-    turn = Turn(key, text, images, run_id, wishes=asked)
-    outcome = begin(call, turn, lambda found: _remember(call, run_id, found))
+    with memo.runs.claim(run_id):
+        spoken = parse_command(text)
+        if spoken and spoken.command.name in {"new", "reset"}:
+            await start_afresh(call, key)
+            text = spoken.args or _GREETING
+        if params.label:
+            await set_label(call, key, params.label)
+        call.accept(accepted)
+        turn = Turn(key, text, images, run_id, wishes=asked)
+        outcome = begin(call, turn, lambda found: _remember(call, run_id, found))
     return _result(run_id, await _outcome(outcome))
 
 
@@ -117,9 +122,7 @@ async def _key(call: Call, params: AgentParams) -> str:
         raise InvalidRequest(f'invalid agent params: unknown agent id "{shown}"')
     asked = (params.session_key or "").strip()
     if classify(asked) == "malformed_agent":
-        raise InvalidRequest(
-            f'invalid agent params: malformed session key "{one_line(asked, 80)}"'
-        )
+        raise InvalidRequest(f'invalid agent params: malformed session key "{one_line(asked, 80)}"')
     named = parse_agent_key(asked.lower())
     if wanted and named and named.agent != wanted:
         raise InvalidRequest(

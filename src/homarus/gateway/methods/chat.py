@@ -179,5 +179,3 @@ async def put_in(call: Call, params: InjectParams) -> Json:
     entry_id, message = await inject(call, key, f"[{label}]\n\n{text}" if label else text)
     call.gateway.broadcast("chat", chat_event(f"inject-{entry_id}", key, 0, "final", message))
     return {"ok": True, "messageId": entry_id}
-
-

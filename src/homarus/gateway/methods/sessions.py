@@ -1,0 +1,317 @@
+"""Conversations: listed, looked into, changed, begun anew, deleted."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from homarus.config.resolve import agents
+from homarus.core.errors import InvalidRequest
+from homarus.core.keys import is_cron_run, main_key, normalize_agent_id
+from homarus.core.message import Json
+from homarus.core.text import one_line
+from homarus.gateway.commands import start_afresh
+from homarus.gateway.history import clip, newest_path, role_of, show_entry, text_of
+from homarus.gateway.method import Call, Params, method
+from homarus.gateway.params import Count, Label, Name, Seconds
+from homarus.gateway.rows import Defaults, find_defaults, index_path, row
+from homarus.gateway.settings import read_patch
+from homarus.gateway.transcripts import abort_runs
+from homarus.sessions.transcript import compaction
+from homarus.store.base import Entry, SessionRecord
+from homarus.store.line import archive_suffix
+
+DEFAULT_LIMIT: Final = 200
+MAX_LIMIT: Final = 2_000
+_MAX_TITLED = 100  # rows that are looked into for a title or the last words
+_TITLE_CHARS = 60
+_LAST_CHARS = 200
+_FIRST_ENTRIES = 20
+_PREVIEWED_KEYS = 64
+_MAX_ITEMS = 50
+_MAX_ITEM_CHARS = 2_000
+
+
+class ListParams(Params):
+    """Which sessions to show, and how much of each."""
+
+    limit: Count = DEFAULT_LIMIT
+    active_minutes: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    include_global: bool = False
+    include_unknown: bool = False
+    include_derived_titles: bool = False
+    include_last_message: bool = False
+    label: Label | None = None
+    spawned_by: Name | None = None
+    agent_id: Name | None = None
+    search: Annotated[str, Field(max_length=200)] = ""
+
+
+@method("sessions.list", scope="read", params=ListParams)
+async def list_(call: Call, params: ListParams) -> Json:
+    """Sessions, the newest first. Without a limit, the newest 200."""
+    host, now_ms = call.host, call.host.clock.now_ms()
+    limit = min(params.limit, MAX_LIMIT)
+    since_ms = now_ms - params.active_minutes * 60_000 if params.active_minutes else 0
+    where = {"label": params.label, "spawnedBy": params.spawned_by}
+    # Some rows are not shown: a few more are asked for, so that the page is full all the same.
+    records = await host.store.sessions(
+        agent=normalize_agent_id(params.agent_id) if params.agent_id else None,
+        since_ms=since_ms,
+        limit=limit + _HIDDEN_ROOM,
+        search=params.search.strip(),
+        where={name: value for name, value in where.items() if value},
+    )
+    hidden = {
+        *(() if params.include_global else ("global",)),
+        *(() if params.include_unknown else ("unknown",)),
+    }
+    shown = [r for r in records if r.key not in hidden and not is_cron_run(r.key)][:limit]
+    defaults = {agent: await find_defaults(host, agent) for agent in {r.agent for r in shown}}
+    rows = [row(record, defaults[record.agent]) for record in shown]
+    for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
+        each |= await _words(call, record, params)
+    own = await find_defaults(host)
+    known = agents(host.loaded.config)
+    return {
+        "ts": now_ms,
+        "path": index_path(host, known[0]) if len(known) == 1 else "(multiple)",
+        "count": len(rows),
+        "defaults": {
+            "modelProvider": own.provider,
+            "model": own.model,
+            "contextTokens": own.window,
+        },
+        "sessions": rows,
+    }
+
+
+_HIDDEN_ROOM = 20
+
+
+async def _words(call: Call, record: SessionRecord, params: ListParams) -> dict[str, Json]:
+    """A title and the last words, for rows that want them."""
+    store, told = call.host.store, dict[str, Json]()
+    if params.include_derived_titles and (title := await _title(call, record)):
+        told["derivedTitle"] = title
+    if params.include_last_message and record.session_id:
+        last = _spoken(await store.entries(record.session_id, limit=10, newest=True))
+        if last:
+            told["lastMessagePreview"] = clip(text_of(last[-1]), _LAST_CHARS)
+    return told
+
+
+async def _title(call: Call, record: SessionRecord) -> str:
+    """The name it was given, else the first words of the person in it."""
+    for name in ("displayName", "subject"):
+        given = record.data.get(name)
+        if isinstance(given, str) and given.strip():
+            return one_line(given, _TITLE_CHARS)
+    if not record.session_id:
+        return ""
+    first = await call.host.store.entries(record.session_id, limit=_FIRST_ENTRIES)
+    asked = [text_of(entry) for entry in first if role_of(entry) == "user"]
+    return one_line(next((text for text in asked if text), ""), _TITLE_CHARS)
+
+
+def _spoken(path: Sequence[Entry]) -> list[Entry]:
+    """The entries with words for a person: tool results are not."""
+    spoken = [entry for entry in path if role_of(entry) in {"user", "assistant", "system"}]
+    return [entry for entry in spoken if text_of(entry)]
+
+
+class PreviewParams(Params):
+    """Which sessions, and how much of each."""
+
+    keys: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
+    limit: Count = 12
+    max_chars: Annotated[int, Field(ge=20, le=2**53 - 1)] = 240
+
+
+@method("sessions.preview", scope="read", params=PreviewParams)
+async def preview(call: Call, params: PreviewParams) -> Json:
+    """The last few messages of some sessions, each cut short. At most 64 sessions."""
+    keys = list(dict.fromkeys(params.keys))[:_PREVIEWED_KEYS]
+    limit, chars = min(params.limit, _MAX_ITEMS), min(params.max_chars, _MAX_ITEM_CHARS)
+    shown = [await _preview(call, key, limit, chars) for key in keys]
+    return {"ts": call.host.clock.now_ms(), "previews": shown}
+
+
+async def _preview(call: Call, asked: str, limit: int, chars: int) -> dict[str, Json]:
+    record = await call.host.store.session(call.host.key(asked))
+    if record is None:
+        return {"key": asked, "status": "missing", "items": []}
+    path = await newest_path(call.host.store, record.session_id, limit)
+    told = [entry for entry in path if show_entry(entry) and text_of(entry)][-limit:]
+    items = [{"role": role_of(entry), "text": clip(text_of(entry), chars)} for entry in told]
+    return {"key": asked, "status": "ok" if items else "empty", "items": items}
+
+
+class ResolveParams(Params):
+    """One of: a key, a session id, a label."""
+
+    key: Name | None = None
+    session_id: Name | None = None
+    label: Label | None = None
+    agent_id: Name | None = None
+    spawned_by: Name | None = None
+    include_global: bool = False
+    include_unknown: bool = False
+
+
+@method("sessions.resolve", scope="admin", params=ResolveParams, advertised=False)
+async def resolve(call: Call, params: ResolveParams) -> Json:
+    """The key of the session that is meant."""
+    given = [one for one in (params.key, params.session_id, params.label) if one]
+    if len(given) != 1:
+        raise InvalidRequest("Provide either key, sessionId or label (not more than one)")
+    found = await _resolved(call, params)
+    found = [r for r in found if params.include_global or r.key != "global"]
+    found = [r for r in found if params.include_unknown or r.key != "unknown"]
+    if params.spawned_by:
+        found = [r for r in found if r.data.get("spawnedBy") == params.spawned_by]
+    if not found:
+        raise InvalidRequest(f"No session found: {one_line(given[0])}")
+    if len(found) > 1:
+        raise InvalidRequest(f"Several sessions found: {one_line(given[0])}")
+    return {"ok": True, "key": found[0].key}
+
+
+async def _resolved(call: Call, params: ResolveParams) -> list[SessionRecord]:
+    store = call.host.store
+    agent = normalize_agent_id(params.agent_id) if params.agent_id else None
+    if params.key:
+        record = await store.session(call.host.key(params.key, agent))
+        return [record] if record else []
+    if params.session_id:
+        return list(await store.sessions(agent=agent, session_id=params.session_id, limit=2))
+    return list(await store.sessions(agent=agent, where={"label": params.label or ""}, limit=2))
+
+
+class PatchParams(Params):
+    """What to change; null takes a setting away."""
+
+    key: Name
+    label: Label | None = None
+    thinking_level: Name | None = None
+    verbose_level: Name | None = None
+    reasoning_level: Name | None = None
+    response_usage: Literal["off", "tokens", "full", "on"] | None = None
+    elevated_level: Name | None = None
+    exec_host: Name | None = None
+    exec_security: Name | None = None
+    exec_ask: Name | None = None
+    exec_node: Name | None = None
+    model: Name | None = None
+    spawned_by: Name | None = None
+    spawn_depth: Seconds | None = None
+    send_policy: Literal["allow", "deny"] | None = None
+    group_activation: Literal["mention", "always"] | None = None
+
+
+@method("sessions.patch", scope="admin", params=PatchParams)
+async def patch(call: Call, params: PatchParams) -> Json:
+    """Change settings of a session; one that was never used is made."""
+    session = await call.host.session(call.host.key(params.key))
+    asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
+    await session.update(**await read_patch(call, session, asked))
+    defaults = await find_defaults(call.host, session.record.agent)
+    return {
+        "ok": True,
+        "path": index_path(call.host, session.record.agent),
+        "key": session.key,
+        "entry": await _entry(call, session.key),
+        "resolved": _in_use(session.model, defaults),
+    }
+
+
+def _in_use(chosen: str | None, defaults: Defaults) -> dict[str, Json]:
+    if chosen is None:
+        return {"modelProvider": defaults.provider, "model": defaults.model}
+    provider, _, model = chosen.rpartition("/") if "/" not in chosen else chosen.partition("/")
+    return {"modelProvider": provider or defaults.provider, "model": model}
+
+
+async def _entry(call: Call, key: str) -> Json:
+    """A session as `sessions.json` has it."""
+    record = await call.host.store.session(key)
+    return dict(record.data) if record else {}
+
+
+class ResetParams(Params):
+    """Which session, and why."""
+
+    key: Name
+    reason: Literal["new", "reset"] = "reset"
+
+
+@method("sessions.reset", scope="admin", params=ResetParams)
+async def reset(call: Call, params: ResetParams) -> Json:
+    """Stop what a session does and begin a new transcript; the old one is put aside."""
+    key = call.host.key(params.key)
+    await start_afresh(call, key)
+    session = await call.host.session(key)
+    await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
+    return {"ok": True, "key": key, "entry": await _entry(call, key)}
+
+
+class DeleteParams(Params):
+    """Which session, and whether its transcript is put aside."""
+
+    key: Name
+    delete_transcript: bool = True
+
+
+@method("sessions.delete", scope="admin", params=DeleteParams)
+async def delete(call: Call, params: DeleteParams) -> Json:
+    """Forget a session. Its transcript is renamed, not removed; a main session stays."""
+    key = call.host.key(params.key)
+    if key in {main_key(agent) for agent in agents(call.host.loaded.config)}:
+        raise InvalidRequest(f"Cannot delete the main session ({key}).")
+    await abort_runs(call, key)
+    now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
+    archived: list[Json] = []
+    file = record.data.get("sessionFile") if record else None
+    if record and params.delete_transcript and isinstance(file, str):
+        if await call.host.store.leaf(record.session_id):
+            archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
+    keep = not params.delete_transcript
+    deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
+    return {"ok": True, "key": key, "deleted": deleted, "archived": archived}
+
+
+class CompactParams(Params):
+    """Which session, and how many of its newest entries stay in view."""
+
+    key: Name
+    max_lines: Count = 400
+
+
+@method("sessions.compact", scope="admin", params=CompactParams)
+async def compact(call: Call, params: CompactParams) -> Json:
+    """Leave all but the newest entries out of what a model gets. The transcript keeps them."""
+    key = call.host.key(params.key)
+    record = await call.host.store.session(key)
+    answer: dict[str, Json] = {"ok": True, "key": key, "compacted": False}
+    if record is None or not record.session_id:
+        return {**answer, "reason": "no sessionId"}
+    if not await call.host.store.leaf(record.session_id):
+        return {**answer, "reason": "no transcript"}
+    await abort_runs(call, key)
+    kept = await newest_path(call.host.store, record.session_id, params.max_lines)
+    first = _first_kept(kept, params.max_lines)
+    if first is None:
+        return {**answer, "kept": len(kept)}
+    session = await call.host.session(key)
+    said = "Older messages were left out by hand; they are in the transcript."
+    await session.append(compaction(said, first.id, session.context_tokens))
+    await session.read()
+    return {**answer, "compacted": True, "kept": len(kept) - kept.index(first)}
+
+
+def _first_kept(path: Sequence[Entry], count: int) -> Entry | None:
+    """Where to cut: at a question, so that no call is parted from its result."""
+    if len(path) <= count:
+        return None
+    asked = (entry for entry in path[-count:] if role_of(entry) == "user")
+    return next(asked, None)

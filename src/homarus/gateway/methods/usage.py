@@ -1,0 +1,272 @@
+"""What it costs: by day, by session, by model. Made of transcripts, when somebody asks."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Json
+from homarus.gateway.method import Call, NoParams, Params, method
+from homarus.gateway.params import Count, Day, Name
+from homarus.gateway.rows import Defaults, row
+from homarus.sessions.usage import Day as Spell
+from homarus.sessions.usage import Spent, Summary, Talk
+from homarus.store.base import SessionRecord
+
+_COST_DAYS = 31
+_SESSION_DAYS = 30
+_MAX_DAYS = 3_660
+_MAX_SESSIONS = 1_000
+_NOTHING = Defaults(None, None, None)
+
+
+@method("usage.status", scope="read", params=NoParams)
+async def status(call: Call, _params: NoParams) -> Json:
+    """How much of each provider's quota is used; no provider here tells that."""
+    return {"updatedAt": call.host.clock.now_ms(), "providers": []}
+
+
+class CostParams(Params):
+    """From when to when; both days are included."""
+
+    start_date: Day | None = None
+    end_date: Day | None = None
+    days: Annotated[int, Field(ge=1, le=_MAX_DAYS)] | None = None
+
+
+@method("usage.cost", scope="read", params=CostParams)
+async def cost(call: Call, params: CostParams) -> Json:
+    """Tokens and dollars by day, over every session. Without dates, of the last 31 days."""
+    first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
+    whole = Summary()
+    for record in await _records(call, first):
+        summary = await call.gateway.memo.spending.of(call.host.store, record)
+        whole.add(summary.between(str(first), str(last)))
+    daily = [{"date": day, **_totals(whole.days[day].spent)} for day in sorted(whole.days)]
+    return {
+        "updatedAt": call.host.clock.now_ms(),
+        "days": (last - first).days + 1,
+        "daily": daily,
+        "totals": _totals(whole.whole.spent),
+    }
+
+
+class SessionsUsageParams(Params):
+    """Which sessions, and from when to when."""
+
+    key: Name | None = None
+    start_date: Day | None = None
+    end_date: Day | None = None
+    limit: Count = 50
+    include_context_weight: bool = False
+
+
+@method("sessions.usage", scope="admin", params=SessionsUsageParams, advertised=False)
+async def sessions(call: Call, params: SessionsUsageParams) -> Json:
+    """What sessions cost, each by day and model, and all together. The newest 50, or `limit`."""
+    first, last = _range(call, params.start_date, params.end_date, _SESSION_DAYS)
+    if params.key:
+        found = await call.host.store.session(call.host.key(params.key))
+        records: Sequence[SessionRecord] = [found] if found else []
+    else:
+        records = await _records(call, first, min(params.limit, _MAX_SESSIONS))
+    whole, shown = Whole(), list[Json]()
+    for record in records:
+        summary = await call.gateway.memo.spending.of(call.host.store, record)
+        within = summary.between(str(first), str(last))
+        whole.add(record, within)
+        shown.append(_session(record, within))
+    return {
+        "updatedAt": call.host.clock.now_ms(),
+        "startDate": str(first),
+        "endDate": str(last),
+        "sessions": shown,
+        "totals": _totals(whole.summary.whole.spent),
+        "aggregates": whole.aggregates(),
+    }
+
+
+async def _records(call: Call, first: date, limit: int | None = None) -> Sequence[SessionRecord]:
+    """Sessions that were used since a day."""
+    since_ms = round(datetime.combine(first, time()).astimezone().timestamp() * 1000)
+    return await call.host.store.sessions(since_ms=since_ms, limit=limit)
+
+
+def _range(call: Call, start: str | None, end: str | None, days: int) -> tuple[date, date]:
+    """The first and the last day that are meant."""
+    today = datetime.fromtimestamp(call.host.clock.now_ms() / 1000).astimezone().date()
+    try:
+        last = date.fromisoformat(end) if end else today
+        first = date.fromisoformat(start) if start else last - timedelta(days=days - 1)
+    except (ValueError, OverflowError):
+        raise InvalidRequest("startDate and endDate must be days of the calendar") from None
+    if not 1971 <= first.year <= last.year <= 9_998 or not 0 <= (last - first).days < _MAX_DAYS:
+        raise InvalidRequest(f"the days from {first} to {last} are not between 1 and {_MAX_DAYS}")
+    return first, last
+
+
+class Whole:
+    """Everything together, in the ways clients look at it."""
+
+    def __init__(self) -> None:
+        self.summary = Summary()
+        self._agents: dict[str, Spent] = {}
+        self._channels: dict[str, Spent] = {}
+
+    def add(self, record: SessionRecord, summary: Summary) -> None:
+        self.summary.add(summary)
+        spent = summary.whole.spent
+        self._agents.setdefault(record.agent, Spent()).add(spent)
+        channel = record.data.get("lastChannel")
+        if isinstance(channel, str) and channel:
+            self._channels.setdefault(channel[:100], Spent()).add(spent)
+
+    def aggregates(self) -> dict[str, Json]:
+        day = self.summary.whole
+        providers: dict[str, Spent] = {}
+        for (provider, _), spent in day.models.items():
+            providers.setdefault(provider, Spent()).add(spent)
+        shown: dict[str, Json] = {
+            "messages": _talk(day.talk),
+            "tools": _tools(day),
+            "byModel": _models(day),
+            "byProvider": [
+                {"provider": name, "count": one.answers, "totals": _totals(one)}
+                for name, one in providers.items()
+            ],
+            "byAgent": [{"agentId": n, "totals": _totals(one)} for n, one in self._agents.items()],
+            "byChannel": [
+                {"channel": n, "totals": _totals(one)} for n, one in self._channels.items()
+            ],
+            "modelDaily": _models_daily(self.summary),
+            "daily": [_daily(name, self.summary.days[name]) for name in sorted(self.summary.days)],
+        }
+        if day.waits_ms:
+            shown["latency"] = _latency(day.waits_ms)
+        return {**shown, "dailyLatency": _latency_daily(self.summary)}
+
+
+def _session(record: SessionRecord, summary: Summary) -> dict[str, Json]:
+    shown = row(record, _NOTHING)
+    kept = ("label", "channel", "chatType", "origin", "modelProvider", "model")
+    return {
+        "key": record.key,
+        "sessionId": record.session_id,
+        "updatedAt": record.updated_ms,
+        "agentId": record.agent,
+        **{name: shown[name] for name in kept if shown.get(name)},
+        "usage": _usage(record, summary),
+    }
+
+
+def _usage(record: SessionRecord, summary: Summary) -> dict[str, Json]:
+    day, names = summary.whole, sorted(summary.days)
+    shown: dict[str, Json] = {
+        "sessionId": record.session_id,
+        "sessionFile": record.data.get("sessionFile") or "",
+        "firstActivity": summary.first_ms,
+        "lastActivity": summary.last_ms,
+        "durationMs": summary.last_ms - summary.first_ms,
+        "activityDates": names,
+        "dailyBreakdown": [{"date": name, **_spent(summary.days[name].spent)} for name in names],
+        "dailyMessageCounts": [{"date": n, **_talk(summary.days[n].talk)} for n in names],
+        "dailyLatency": _latency_daily(summary),
+        "dailyModelUsage": _models_daily(summary),
+        "messageCounts": _talk(day.talk),
+        "modelUsage": _models(day),
+    }
+    if day.tools:
+        shown["toolUsage"] = _tools(day)
+    if day.waits_ms:
+        shown["latency"] = _latency(day.waits_ms)
+    return {**shown, **_totals(day.spent)}
+
+
+def _totals(spent: Spent) -> dict[str, Json]:
+    usage = spent.usage
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+        "totalTokens": usage.total,
+        "totalCost": usage.cost,
+        # Prices are known for an answer as a whole, not for its parts.
+        "inputCost": 0,
+        "outputCost": 0,
+        "cacheReadCost": 0,
+        "cacheWriteCost": 0,
+        "missingCostEntries": spent.unpriced,
+    }
+
+
+def _spent(spent: Spent) -> dict[str, Json]:
+    return {"tokens": spent.usage.total, "cost": spent.usage.cost}
+
+
+def _talk(talk: Talk) -> dict[str, Json]:
+    return {
+        "total": talk.total,
+        "user": talk.user,
+        "assistant": talk.assistant,
+        "toolCalls": talk.tool_calls,
+        "toolResults": talk.tool_results,
+        "errors": talk.errors,
+    }
+
+
+def _daily(name: str, day: Spell) -> dict[str, Json]:
+    return {
+        "date": name,
+        **_spent(day.spent),
+        "messages": day.talk.total,
+        "toolCalls": day.talk.tool_calls,
+        "errors": day.talk.errors,
+    }
+
+
+def _tools(day: Spell) -> dict[str, Json]:
+    counted: Mapping[str, int] = day.tools
+    return {
+        "totalCalls": sum(counted.values()),
+        "uniqueTools": len(counted),
+        "tools": [{"name": name, "count": count} for name, count in day.tools.most_common(100)],
+    }
+
+
+def _models(day: Spell) -> list[Json]:
+    dear = sorted(day.models.items(), key=lambda item: -item[1].usage.total)
+    return [
+        {"provider": provider, "model": model, "count": one.answers, "totals": _totals(one)}
+        for (provider, model), one in dear
+    ]
+
+
+def _models_daily(summary: Summary) -> list[Json]:
+    return [
+        {"date": day, "provider": provider, "model": model, **_spent(one), "count": one.answers}
+        for day in sorted(summary.days)
+        for (provider, model), one in summary.days[day].models.items()
+    ]
+
+
+def _latency(waits_ms: Sequence[int]) -> dict[str, Json]:
+    ordered = sorted(waits_ms)
+    return {
+        "count": len(ordered),
+        "avgMs": statistics.fmean(ordered),
+        "p95Ms": ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)],
+        "minMs": ordered[0],
+        "maxMs": ordered[-1],
+    }
+
+
+def _latency_daily(summary: Summary) -> list[Json]:
+    return [
+        {"date": name, **_latency(summary.days[name].waits_ms)}
+        for name in sorted(summary.days)
+        if summary.days[name].waits_ms
+    ]

@@ -1,0 +1,194 @@
+"""An answer of Bedrock's ConverseStream, put together event by event.
+
+Pure: an event's name and its payload go in, deltas come out, and at the end there is what the
+answer says, asks for and cost. Kinds of blocks and events that are not known are passed over.
+"""
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from homarus.core.message import Image, Json, Part, StopReason, Text, Thinking, ToolCall, Usage
+from homarus.providers.anthropic_reply import REDACTED, usage_of
+from homarus.providers.base import Delta, TextDelta, ThinkingDelta
+from homarus.providers.catalog import Price
+from homarus.providers.chat_reply import Malformed, call_of
+
+_STOPS: dict[str, StopReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+_Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "other"]
+
+
+class _Block:
+    """One content block in the making."""
+
+    __slots__ = ("id", "kind", "name", "pieces", "signature")
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
+        self.pieces: list[str] = []  # text, reasoning, a tool's input as JSON, or base64
+        self.signature = ""
+        self.id = ""
+        self.name = ""  # the tool's, or the picture's kind
+
+
+class Reply:
+    """One answer, as far as it has come."""
+
+    def __init__(self) -> None:
+        self.finish = ""  # the vendor's word for how it ended
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        self._usage: Mapping[str, Json] = {}
+
+    def add(self, name: str, event: Mapping[str, Json]) -> Sequence[Delta]:
+        """Take an event in; what it said is returned."""
+        match name:
+            case "contentBlockDelta":
+                return self._said(_index(event), _object(event, "delta"))
+            case "contentBlockStart":
+                self._begin(_index(event), _object(event, "start"))
+            case "messageStop":
+                self.finish = _string(event, "stopReason") or "end_turn"
+            case "metadata":
+                self._usage = _maybe(event, "usage")
+        return ()
+
+    def message_parts(self, names: Mapping[str, str] | None = None) -> tuple[Part, ...]:
+        """What was thought, said and asked for; `names` has our names of the tools."""
+        seen: set[str] = set()
+        parts: list[Part] = []
+        for block in self._blocks:
+            if block.kind == "tool":
+                parts.append(_call(block, seen, names or {}))
+            elif (part := _part(block)) is not None:
+                parts.append(part)
+        return tuple(parts)
+
+    def stop(self) -> StopReason:
+        """How it ended, in our words."""
+        stop = _STOPS.get(self.finish, "stop")
+        if stop == "length":
+            return stop
+        return "toolUse" if any(block.kind == "tool" for block in self._blocks) else "stop"
+
+    def usage(self, price: Price) -> Usage:
+        """What it cost. The vendor's input count leaves out what the cache read or wrote."""
+        details = self._usage.get("cacheDetails")
+        rows = [row for row in details if isinstance(row, dict)] if isinstance(details, list) else []
+        for_an_hour = [row.get("inputTokens") for row in rows if row.get("ttl") == "1h"]
+        raw = {
+            "input_tokens": self._usage.get("inputTokens"),
+            "output_tokens": self._usage.get("outputTokens"),
+            "cache_read_input_tokens": self._usage.get("cacheReadInputTokens"),
+            "cache_creation_input_tokens": self._usage.get("cacheWriteInputTokens"),
+            "cache_creation": {"ephemeral_1h_input_tokens": (for_an_hour or [0])[0]},
+        }
+        return usage_of(raw, price)
+
+    def _said(self, index: int, delta: Mapping[str, Json]) -> Sequence[Delta]:
+        if "text" in delta:
+            text = _string(delta, "text")
+            self._block(index, "text").pieces.append(text)
+            return (TextDelta(text),) if text else ()
+        if "reasoningContent" in delta:
+            return self._thought(index, _object(delta, "reasoningContent"))
+        if "toolUse" in delta:
+            block = self._by_index.get(index)
+            if block is None:
+                raise Malformed("a tool's input without its tool")
+            block.pieces.append(_string(_object(delta, "toolUse"), "input"))
+        elif "image" in delta:
+            source = _maybe(_object(delta, "image"), "source")
+            self._block(index, "image").pieces.append(_string(source, "bytes"))
+        return ()
+
+    def _thought(self, index: int, thought: Mapping[str, Json]) -> Sequence[Delta]:
+        if "redactedContent" in thought:
+            self._block(index, "redacted").pieces.append(_string(thought, "redactedContent"))
+            return ()
+        block = self._block(index, "thinking")
+        block.signature += _string(thought, "signature")
+        text = _string(thought, "text")
+        block.pieces.append(text)
+        return (ThinkingDelta(text),) if text else ()
+
+    def _begin(self, index: int, start: Mapping[str, Json]) -> None:
+        """A block begins; text and reasoning begin without saying so."""
+        tool, image = _maybe(start, "toolUse"), _maybe(start, "image")
+        if tool and not tool.get("type"):  # with a type, the service calls it itself
+            block = self._open(index, "tool")
+            block.id, block.name = _string(tool, "toolUseId"), _string(tool, "name")
+        elif image:
+            self._open(index, "image").name = _string(image, "format")
+        else:
+            self._open(index, "other")
+
+    def _open(self, index: int, kind: _Kind) -> _Block:
+        block = self._by_index[index] = _Block(kind)
+        self._blocks.append(block)
+        return block
+
+    def _block(self, index: int, kind: _Kind) -> _Block:
+        block = self._by_index.get(index)
+        return block if block is not None and block.kind == kind else self._open(index, kind)
+
+
+def _part(block: _Block) -> Part | None:
+    text = "".join(block.pieces)
+    match block.kind:
+        case "text" if text:
+            return Text(text)
+        case "thinking" if text or block.signature:
+            return Thinking(text, block.signature)
+        case "redacted" if text:
+            return Thinking("", REDACTED + _joined(block.pieces))
+        case "image" if text:
+            return Image(_joined(block.pieces), f"image/{block.name or 'png'}")
+        case _:
+            return None
+
+
+def _call(block: _Block, seen: set[str], names: Mapping[str, str]) -> ToolCall:
+    known = block.id and block.id not in seen
+    call_id = block.id if known else f"tooluse_{uuid.uuid4().hex[:24]}"
+    seen.add(call_id)
+    return call_of(call_id, names.get(block.name, block.name), "".join(block.pieces))
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    """Pieces of base64 as one: each is padded on its own."""
+    try:
+        return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
+    except (binascii.Error, ValueError) as exc:
+        raise Malformed("bytes that are not base64") from exc
+
+
+def _index(event: Mapping[str, Json]) -> int:
+    index = event.get("contentBlockIndex")
+    return index if isinstance(index, int) else 0
+
+
+def _object(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = raw.get(name)
+    if not isinstance(value, dict):
+        raise Malformed(f"{name} is not an object")
+    return value
+
+
+def _maybe(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _string(raw: Mapping[str, Json], name: str) -> str:
+    value = raw.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malformed(f"{name} is not text")
+    return value

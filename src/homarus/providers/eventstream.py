@@ -1,0 +1,106 @@
+"""AWS's event stream from bytes, however they were cut up: frames of headers and a payload.
+
+A frame is two lengths with their checksum, the headers, the payload, and a checksum of it all.
+What does not add up is an error at once: after it, nothing in the stream can be trusted. What is
+held of an unfinished frame is bounded.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+
+_PRELUDE = struct.Struct("!III")  # the whole's length, the headers', the checksum of both
+_CRC_BYTES = 4
+_OVERHEAD = _PRELUDE.size + _CRC_BYTES
+# How long a header's value is, by its type; text and bytes say it themselves.
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_BYTES, _TEXT = 6, 7
+
+
+class BadFrame(ValueError):
+    """Bytes that are no frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event: those of its headers that are text, and its payload."""
+
+    headers: Mapping[str, str]
+    payload: bytes
+
+
+class FrameReader:
+    """Feed it bytes, and it gives each frame that is whole."""
+
+    __slots__ = ("_headers", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._headers: dict[bytes, Mapping[str, str]] = {}  # nearly all frames have the same few
+
+    def feed(self, piece: bytes) -> list[Frame]:
+        """The frames that `piece` completed."""
+        data = self._rest + piece if self._rest else piece
+        frames: list[Frame] = []
+        start = 0
+        while len(data) - start >= _PRELUDE.size:
+            size, headers_size = _lengths(data, start)
+            if len(data) - start < size:
+                break
+            frames.append(self._frame(data[start : start + size], headers_size))
+            start += size
+        self._rest = data[start:]
+        return frames
+
+    @property
+    def is_between(self) -> bool:
+        """Whether all that came was whole."""
+        return not self._rest
+
+    def _frame(self, data: bytes, headers_size: int) -> Frame:
+        end = len(data) - _CRC_BYTES
+        if crc32(memoryview(data)[:end]) != int.from_bytes(data[end:], "big"):
+            raise BadFrame("an event's checksum is wrong")
+        payload_start = _PRELUDE.size + headers_size
+        raw = data[_PRELUDE.size : payload_start]
+        headers = self._headers.get(raw)
+        if headers is None:
+            if len(self._headers) > 32:
+                self._headers.clear()
+            headers = self._headers[raw] = _headers(raw)
+        return Frame(headers, data[payload_start:end])
+
+
+def _lengths(data: bytes, start: int) -> tuple[int, int]:
+    size, headers_size, checksum = _PRELUDE.unpack_from(data, start)
+    if crc32(data[start : start + 8]) != checksum:
+        raise BadFrame("this is not AWS's event stream")
+    if not _OVERHEAD + headers_size <= size <= MAX_FRAME_BYTES:
+        raise BadFrame(f"an event says it is {size} bytes long")
+    return size, headers_size
+
+
+def _headers(raw: bytes) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(raw):
+            name_end = at + 1 + raw[at]
+            name, kind = raw[at + 1 : name_end].decode(), raw[name_end]
+            at = name_end + 1
+            if kind in {_BYTES, _TEXT}:
+                size = int.from_bytes(raw[at : at + 2], "big")
+                at += 2
+            else:
+                size = _SIZES[kind]
+            if at + size > len(raw):
+                raise BadFrame("an event's headers are cut")
+            if kind == _TEXT:
+                headers[name] = raw[at : at + size].decode()
+            at += size
+    except (IndexError, KeyError, UnicodeDecodeError) as exc:
+        raise BadFrame("an event's headers cannot be read") from exc
+    return headers

@@ -1,0 +1,142 @@
+"""What conversations cost: tokens, money, messages and waiting, by day and by model. Pure.
+
+A summary is made of a transcript's entries, and summaries add up. Days are given by the caller,
+who knows the time zone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from homarus.core.message import Json, Usage
+from homarus.sessions.transcript import read_usage
+from homarus.store.base import Entry
+
+_MAX_WAIT_MS = 24 * 3_600_000  # a longer gap is not a wait for an answer
+
+
+@dataclass(slots=True)
+class Spent:
+    """Tokens and dollars of some answers. `unpriced` counts those that came without a price."""
+
+    usage: Usage = field(default_factory=Usage)
+    answers: int = 0
+    unpriced: int = 0
+
+    def add(self, other: "Spent") -> None:
+        self.usage += other.usage
+        self.answers += other.answers
+        self.unpriced += other.unpriced
+
+
+@dataclass(slots=True)
+class Talk:
+    """How many messages of which kind."""
+
+    user: int = 0
+    assistant: int = 0
+    tool_calls: int = 0
+    tool_results: int = 0
+    errors: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.user + self.assistant
+
+    def add(self, other: "Talk") -> None:
+        self.user += other.user
+        self.assistant += other.assistant
+        self.tool_calls += other.tool_calls
+        self.tool_results += other.tool_results
+        self.errors += other.errors
+
+
+@dataclass(slots=True)
+class Day:
+    """One day of a conversation; money by (provider, model)."""
+
+    talk: Talk = field(default_factory=Talk)
+    models: dict[tuple[str, str], Spent] = field(default_factory=dict)
+    tools: Counter[str] = field(default_factory=Counter)
+    waits_ms: list[int] = field(default_factory=list)
+
+    @property
+    def spent(self) -> Spent:
+        whole = Spent()
+        for one in self.models.values():
+            whole.add(one)
+        return whole
+
+    def add(self, other: "Day") -> None:
+        self.talk.add(other.talk)
+        for model, spent in other.models.items():
+            self.models.setdefault(model, Spent()).add(spent)
+        self.tools.update(other.tools)
+        self.waits_ms += other.waits_ms
+
+
+@dataclass(slots=True)
+class Summary:
+    """A conversation, day by day; the times of its first and last message."""
+
+    days: dict[str, Day] = field(default_factory=dict)
+    first_ms: int = 0
+    last_ms: int = 0
+
+    def between(self, first_day: str, last_day: str) -> "Summary":
+        """Only these days, both included."""
+        days = {day: one for day, one in self.days.items() if first_day <= day <= last_day}
+        return Summary(days, self.first_ms, self.last_ms)
+
+    def add(self, other: "Summary") -> None:
+        for day, one in other.days.items():
+            self.days.setdefault(day, Day()).add(one)
+
+    @property
+    def whole(self) -> Day:
+        """All days as one."""
+        day = Day()
+        for one in self.days.values():
+            day.add(one)
+        return day
+
+
+def summarise(entries: Iterable[Entry], day_of: Callable[[int], str]) -> Summary:
+    """What a transcript says; entries of any shape, branches included: they cost, too."""
+    summary = Summary()
+    before: tuple[str, int] | None = None  # who spoke before, and when
+    for entry in entries:
+        message = entry.data.get("message") if entry.type == "message" else None
+        role = message.get("role") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(role, str):
+            continue
+        day = summary.days.setdefault(day_of(entry.at_ms), Day())
+        summary.first_ms = summary.first_ms or entry.at_ms
+        summary.last_ms = max(summary.last_ms, entry.at_ms)
+        if role == "user":
+            day.talk.user += 1
+        elif role == "toolResult":
+            day.talk.tool_results += 1
+        elif role == "assistant":
+            _answer(day, message)
+            if before and before[0] != "assistant" and 0 <= entry.at_ms - before[1] < _MAX_WAIT_MS:
+                day.waits_ms.append(entry.at_ms - before[1])
+        before = (role, entry.at_ms)
+    return summary
+
+
+def _answer(day: Day, message: dict[str, Json]) -> None:
+    day.talk.assistant += 1
+    day.talk.errors += message.get("stopReason") in {"error", "aborted"}
+    for part in message.get("content") if isinstance(message.get("content"), list) else ():
+        if isinstance(part, dict) and part.get("type") == "toolCall":
+            day.talk.tool_calls += 1
+            name = part.get("name")
+            day.tools[name[:100] if isinstance(name, str) else "?"] += 1
+    told = message.get("usage")
+    usage = read_usage(told)
+    priced = isinstance(told, dict) and isinstance(told.get("cost"), dict)
+    spent = Spent(usage, 1, 0 if priced or not usage.total else 1)
+    provider, model = message.get("provider"), message.get("model")
+    who = (str(provider or "unknown")[:100], str(model or "unknown")[:200])
+    day.models.setdefault(who, Spent()).add(spent)
