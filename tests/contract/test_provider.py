@@ -29,7 +29,7 @@ from homarus.core.message import (
     ToolReturn,
     user,
 )
-from homarus.providers import anthropic, google, local, openai, responses
+from homarus.providers import anthropic, bedrock, google, local, openai, responses
 from homarus.providers.base import (
     Delta,
     Provider,
@@ -234,6 +234,15 @@ async def google_stage() -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
+async def bedrock_stage() -> AsyncIterator[Stage]:
+    env = {"AWS_ACCESS_KEY_ID": "AKIDCONTRACT", "AWS_SECRET_ACCESS_KEY": "contract-secret"}
+    async with ModelServer() as server:
+        provider = bedrock.create(bedrock.Settings("served", server.url), env=env)
+        yield ServedStage(provider, server)
+        await provider.close()
+
+
+@asynccontextmanager
 async def scripted_stage() -> AsyncIterator[Stage]:
     yield ScriptedStage()
 
@@ -243,6 +252,7 @@ ROWS = [
     Row("responses", responses_stage),
     Row("anthropic", anthropic_stage),
     Row("google", google_stage),
+    Row("bedrock", bedrock_stage),
     Row("local", local_stage, frozenset({"think", "history", "together"})),
     Row("scripted", scripted_stage),
 ]

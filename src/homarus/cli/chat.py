@@ -1,20 +1,16 @@
 """`homarus chat`: talk with an agent in this terminal."""
 
 import asyncio
-import os
 import signal
 import sys
 from contextlib import suppress
-from uuid import uuid4
 
 import click
 
-from homarus.app import App, open_app
 from homarus.channels.terminal import Lines, View, colour_wanted
-from homarus.core.bus import Subscription
+from homarus.cli.desk import Desk, open_desk
+from homarus.cli.reach import Reach, reach_options
 from homarus.core.errors import HomarusError
-from homarus.core.message import Address, Inbound
-from homarus.core.tasks import task_group
 from homarus.core.text import reveal
 from homarus.tools.tool import Question, nobody
 
@@ -29,12 +25,26 @@ HELP = """\
 @click.option("--agent", "agent_id", metavar="ID", help="The agent to talk with.")
 @click.option("--session-key", metavar="KEY", help="The conversation to go on with.")
 @click.option("--model", metavar="REF", help="Use this model for the conversation.")
-def command(agent_id: str | None, session_key: str | None, model: str | None) -> None:
+@click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
+@reach_options
+def command(
+    agent_id: str | None,
+    session_key: str | None,
+    model: str | None,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    local: bool,
+) -> None:
     """Talk with an agent in this terminal."""
-    asyncio.run(_chat(agent_id, session_key, model))
+    reach = Reach(url, token, password)
+    asyncio.run(_chat(agent_id, session_key, model, reach, local=local))
 
 
-async def _chat(agent_id: str | None, session_key: str | None, model: str | None) -> None:
+async def _chat(
+    agent_id: str | None, session_key: str | None, model: str | None, reach: Reach, *, local: bool
+) -> None:
     view = View(sys.stdout, colour=colour_wanted(sys.stdout))
     lines = Lines()
 
@@ -43,34 +53,31 @@ async def _chat(agent_id: str | None, session_key: str | None, model: str | None
         answer = await lines.read("Allow? [y/N] ")
         return (answer or "").strip().lower() in {"y", "yes"}
 
-    asker = ask if lines.interactive else nobody
-    async with open_app(os.environ, ask=asker, warn=view.note) as app:
-        key = app.key(session_key, agent_id)
-        chat = Chat(app, key, view, lines)
+    opened = open_desk(
+        reach,
+        key=session_key,
+        agent=agent_id,
+        local=local,
+        ask=ask if lines.interactive else nobody,
+        show=view.show,
+        warn=view.note,
+    )
+    async with opened as desk:
+        chat = Chat(desk, view, lines)
         if model:
             await chat.model(model)
-        with app.bus.subscribe(size=100_000) as events:
-            async with task_group() as group:
-                group.create_task(_show(events, view, key))
-                await chat.run()
-                events.close()
-
-
-async def _show(events: Subscription, view: View, key: str) -> None:
-    async for event in events:
-        if event.session_key == key:
-            view.show(event)
+        await chat.run()
 
 
 class Chat:
     """One conversation at the terminal."""
 
-    def __init__(self, app: App, key: str, view: View, lines: Lines) -> None:
-        self._app, self._key, self._view, self._lines = app, key, view, lines
+    def __init__(self, desk: Desk, view: View, lines: Lines) -> None:
+        self._desk, self._view, self._lines = desk, view, lines
 
     async def run(self) -> None:
         """Read, answer, repeat, until there is nothing more to read."""
-        status = await self._app.status(self._key)
+        status = await self._desk.status()
         self._view.note(f"{status.model} ({status.why}) · /help for commands")
         if status.note:
             self._view.note(status.note)
@@ -93,7 +100,7 @@ class Chat:
             case "/help":
                 self._view.note(HELP)
             case "/new" | "/reset":
-                await (await self._app.session(self._key)).reset()
+                await self._desk.reset()
                 self._view.note("A new conversation.")
                 if rest.strip():
                     await self._say(rest.strip())
@@ -107,12 +114,12 @@ class Chat:
     async def model(self, ref: str) -> None:
         """Show the model, or change it for this conversation."""
         if ref:
-            await self._app.set_model(self._key, ref)
-        status = await self._app.status(self._key)
+            await self._desk.set_model(ref)
+        status = await self._desk.status()
         self._view.note(f"model: {status.model} ({status.why})")
 
     async def _status(self) -> None:
-        status = await self._app.status(self._key)
+        status = await self._desk.status()
         full = f"{status.context_tokens:,} of {status.window:,} tokens"
         self._view.note(
             f"model      {status.model} ({status.why})\n"
@@ -122,15 +129,10 @@ class Chat:
         )
 
     async def _say(self, text: str) -> None:
-        address = Address(channel="terminal", chat="local")
-        inbound = Inbound(uuid4().hex, address, "owner", text, at_ms=self._app.clock.now_ms())
-        outcome = await self._app.ask(self._key, inbound)
-        await asyncio.sleep(0)  # the view shows the run's last event before the next prompt
-        if outcome.status == "aborted":
+        answer = await self._desk.ask(text)
+        if answer.aborted:
             self._view.note("stopped.")
-        elif outcome.error:
-            self._failed(outcome.error)
-        elif not outcome.text.strip():
+        elif not answer.text.strip():
             self._view.note("(the model gave no answer)")
 
     def _failed(self, error: HomarusError) -> None:
@@ -139,5 +141,5 @@ class Chat:
             self._view.note(f"→ {error.fix}")
 
     def _interrupt(self) -> None:
-        if not self._app.abort(self._key):
+        if not self._desk.abort():
             self._view.note("Nothing is running; /quit or Ctrl-D leaves.")

@@ -15,8 +15,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("chat", "Talk with an agent in this terminal."),
     "config": ("config", "Read, change and check the configuration."),
     "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
+    "gateway": ("gateway", "Run the gateway in the foreground, or look at one that runs."),
+    "health": ("health", "Ask a running gateway how it is."),
+    "logs": ("logs", "Show the log of the program."),
     "models": ("models", "List, choose and fetch models; alone, say which one answers."),
     "sessions": ("sessions", "List conversations."),
+    "status": ("status", "Say what runs and which conversations there are."),
     "setup": ("setup", "Make the configuration and the workspace."),
 }
 

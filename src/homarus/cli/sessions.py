@@ -4,57 +4,86 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
+from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
 from homarus.config.paths import Paths
 from homarus.core.message import Json
 from homarus.store.base import SessionRecord
 from homarus.store.sqlite import open_store
+
+_SHOWN = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model")
 
 
 @click.command("sessions")
 @click.option("--agent", metavar="ID", help="Only this agent's.")
 @click.option("--active", "minutes", type=click.IntRange(min=1), help="Only of the last MINUTES.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(agent: str | None, minutes: int | None, *, as_json: bool) -> None:
+@reach_options
+def command(
+    agent: str | None,
+    minutes: int | None,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """List conversations."""
     now_ms = time.time_ns() // 1_000_000
-    since_ms = now_ms - minutes * 60_000 if minutes else 0
-    paths = Paths.find(os.environ)
-    records = asyncio.run(_records(paths, agent, since_ms))
+    rows = asyncio.run(_rows(Reach(url, token, password), agent, minutes, now_ms))
     if as_json:
-        rows = [_row(record, now_ms) for record in records]
         click.echo(json.dumps({"count": len(rows), "sessions": rows}, ensure_ascii=False))
         return
-    if not records:
+    if not rows:
         click.echo("No conversations yet. homarus chat starts one.")
-    for record in records:
-        tokens = record.data.get("totalTokens")
+    for row in rows:
+        tokens = row.get("totalTokens")
         used = f"{tokens:>8,} tokens" if isinstance(tokens, int) else " " * 15
-        model = record.data.get("model") or ""
-        click.echo(f"{_age(now_ms - record.updated_ms):>5}  {used}  {record.key}  {model}")
+        click.echo(f"{age(row['ageMs']):>5}  {used}  {row['key']}  {row.get('model') or ''}")
 
 
-async def _records(paths: Paths, agent: str | None, since_ms: int) -> Sequence[SessionRecord]:
+async def _rows(
+    reach: Reach, agent: str | None, minutes: int | None, now_ms: int
+) -> list[dict[str, Json]]:
+    if not is_running(reach):
+        since_ms = now_ms - minutes * 60_000 if minutes else 0
+        records = await read_records(Paths.find(os.environ), agent, since_ms)
+        return [_of_record(record, now_ms) for record in records]
+    asked = {"agentId": agent, "activeMinutes": minutes, "limit": 10_000}
+    async with open_gateway(reach) as link:
+        told = await link.call("sessions.list", {k: v for k, v in asked.items() if v is not None})
+    listed = told.get("sessions", ()) if isinstance(told, dict) else ()
+    return [_row(row["key"], row.get("sessionId"), row["updatedAt"], row, now_ms) for row in listed]
+
+
+async def read_records(paths: Paths, agent: str | None, since_ms: int) -> Sequence[SessionRecord]:
+    """What is stored, without a gateway."""
     async with open_store(paths.state, read_only=True) as store:
         return await store.sessions(agent=agent, since_ms=since_ms)
 
 
-def _row(record: SessionRecord, now_ms: int) -> dict[str, Json]:
-    shown = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model")
+def _of_record(record: SessionRecord, now_ms: int) -> dict[str, Json]:
+    return _row(record.key, record.session_id, record.updated_ms, record.data, now_ms)
+
+
+def _row(
+    key: str, session_id: Json, updated_ms: int, data: Mapping[str, Json], now_ms: int
+) -> dict[str, Json]:
     return {
-        "key": record.key,
-        "agentId": record.agent,
-        "sessionId": record.session_id,
-        "updatedAt": record.updated_ms,
-        "ageMs": now_ms - record.updated_ms,
-        **{name: record.data[name] for name in shown if name in record.data},
+        "key": key,
+        "agentId": key.split(":")[1] if key.startswith("agent:") else "main",
+        "sessionId": session_id,
+        "updatedAt": updated_ms,
+        "ageMs": now_ms - updated_ms,
+        **{name: data[name] for name in _SHOWN if name in data},
     }
 
 
-def _age(ms: int) -> str:
+def age(ms: int) -> str:
+    """How long ago, in the largest unit that fits."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
         if ms >= size:
             return f"{ms // size}{unit}"

@@ -39,7 +39,7 @@ _NAME = (
 _VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
 _SECRETS = re.compile(
     # private keys, also cut off or on one line
-    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?s:.{0,6000}?)(?:-----END|\Z)"
+    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S]){0,6000}"
     # by their vendors' marks
     r"|\b(?:sk|pk|rk|gsk|xai|gh[pousr]|github_pat|xox[a-z]|xapp|npm|glpat|hf|pplx|whsec|shpat)"
     r"[-_][A-Za-z0-9_-]{12,}"
@@ -85,7 +85,8 @@ class Lines(logging.Formatter):
             + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": (redact(text[:MAX_CHARS]) if self._redacted else text[:MAX_CHARS]),
+            # A secret is not cut in two before it is looked for.
+            "message": (redact(text[: 2 * MAX_CHARS]) if self._redacted else text)[:MAX_CHARS],
         }
         return json.dumps(row)
 

@@ -6,7 +6,7 @@ from homarus.config.document import KeyPath, Value
 from homarus.config.edit import show_path
 from homarus.core.errors import UserError
 
-REDACTED = "__REDACTED__"
+REDACTED = "__OPENCLAW_REDACTED__"  # the word clients know
 
 _NAMES = re.compile(
     r"(token|password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|service[_-]?account"

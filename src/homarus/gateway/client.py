@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 SLOW_BYTES = 8 * 1024 * 1024  # of events: answers, which the client asked for, may be more
 MAX_IN_FLIGHT = 256
 _BATCH_BYTES = 64 * 1024
-POLICY, TOO_OLD, RESTART = 1008, 1002, 1012
+POLICY, TOO_OLD, RESTART, NO_BINARY = 1008, 1002, 1012, 1003
 # What a node may ask for, and nobody else.
 _OF_NODES = frozenset({"node.invoke.result", "node.event", "skills.bins"})
 _STARTS_RUNS = frozenset({"agent", "chat.send", "wake", "send"})
@@ -79,7 +79,7 @@ class Connection:
         self._out: deque[str] = deque()
         self._goodbye: tuple[int, str] | None = None  # how to close when all of it is sent
         self._news = asyncio.Event()
-        self._in_flight = 0
+        self._in_flight: set[str] = set()  # ids of requests not answered yet
         self._closing = False
         self.buffered_bytes = 0
         self.dropped = 0  # since the client was last told
@@ -168,13 +168,15 @@ class Connection:
             size += len(batch[-1])
         return batch
 
-    async def _next(self) -> str | bytes | None:
+    async def _next(self) -> str | None:
         """The next frame; None when the client is gone or is being sent away."""
         message = await self._receive()
         if message["type"] != "websocket.receive" or self._closing:
             return None
-        text: str | bytes | None = message.get("text")
-        return text if text is not None else message.get("bytes", b"")
+        text: str | None = message.get("text")
+        if text is None:
+            self.hang_up(NO_BINARY, "frames are text")
+        return text
 
     def _challenge(self) -> Json:
         return {"nonce": self.nonce, "ts": self._gateway.clock.now_ms()}
@@ -192,7 +194,7 @@ class Connection:
             self.hang_up(POLICY, "handshake timeout")
             return False
 
-    def _greet(self, frame: str | bytes) -> bool:
+    def _greet(self, frame: str) -> bool:
         request_id = "invalid"
         try:
             request = frames.read_request(frame)
@@ -230,14 +232,19 @@ class Connection:
             except InvalidRequest as exc:
                 self.answer(frames.failure(frames.request_id(frame), exc))
                 continue
-            if self._in_flight >= MAX_IN_FLIGHT:
-                busy = Unavailable(
-                    f"more than {MAX_IN_FLIGHT} requests at once", retry_after_ms=100
-                )
-                self.answer(frames.failure(request.id, busy))
+            if refusal := self._no_room(request):
+                self.answer(frames.failure(request.id, refusal))
                 continue
-            self._in_flight += 1
+            self._in_flight.add(request.id)
             group.create_task(self._serve_one(request))
+
+    def _no_room(self, request: Request) -> ProtocolError | None:
+        """Why a request is not even begun: too many at once, or one of that id is under way."""
+        if request.id in self._in_flight:
+            return InvalidRequest(f"request id {request.id!r} is in use")
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            return Unavailable(f"more than {MAX_IN_FLIGHT} requests at once", retry_after_ms=100)
+        return None
 
     def _is_welcome(self) -> bool:
         """Whether the device's token still holds; another process may have revoked it."""
@@ -264,7 +271,7 @@ class Connection:
             bug = Unavailable(f"{request.method} failed: a bug, written to the log")
             text = frames.failure(request.id, bug)
         finally:
-            self._in_flight -= 1
+            self._in_flight.discard(request.id)
         self.answer(text)
 
     def _accept(self, request: Request) -> Callable[[Json], None]:

@@ -33,6 +33,7 @@ _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[^\[\]:/@\\\s,]{1,254})(?::([0-9]{1,5
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]{0,30})://([^/?#@\\\s,]{1,262})")
 _PORTS = {"http": 80, "https": 443}
 _MAX_HOPS = 32
+_MAX_TARGET_BYTES = 8 * 1024
 
 
 class Barred(HomarusError):
@@ -60,6 +61,7 @@ class Door:
     is_browser: bool = False
     has_secret_in_query: bool = False
     is_malformed: bool = False
+    target_bytes: int = 0
     user_agent: str = ""
 
     @classmethod
@@ -70,6 +72,7 @@ class Door:
             client[0] if client else "",
             scope.get("headers", ()),
             own=server[0] if server else "",
+            path=scope.get("raw_path") or b"",
             query=scope.get("query_string", b""),
         )
 
@@ -80,6 +83,7 @@ class Door:
         headers: Iterable[tuple[bytes, bytes]],
         *,
         own: str = "",
+        path: bytes = b"/",
         query: bytes = b"",
     ) -> "Door":
         """The facts of a request, from its raw headers."""
@@ -99,6 +103,7 @@ class Door:
             is_browser="origin" in found or any(name.startswith("sec-fetch-") for name in found),
             has_secret_in_query=_has_secret(query),
             is_malformed=any(len(found.get(name, ())) > 1 for name in _SINGLE),
+            target_bytes=len(path) + len(query),
             user_agent=one["user-agent"],
         )
 
@@ -127,6 +132,8 @@ class Entrance:
         """Let the request in, or raise Barred."""
         if door.is_malformed:
             raise Barred(400, "a header that may stand once stands twice")
+        if door.target_bytes > _MAX_TARGET_BYTES:
+            raise Barred(414, "the address is too long")
         if door.has_secret_in_query:
             raise Barred(
                 400,

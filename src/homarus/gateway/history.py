@@ -164,5 +164,6 @@ def _str(value: Json) -> str:
 
 def _stamp(value: Json) -> int:
     """A time that somebody else may have written."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 0 <= value <= MAX_INT else 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value <= MAX_INT else 0

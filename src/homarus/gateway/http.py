@@ -100,7 +100,7 @@ class Site:
             names = page_files()
             routes += [Route(f"/{name}", self._page) for name in names]
             routes.append(Route("/", self._page))
-        self._router = Router(routes, default=_not_found, redirect_slashes=False)
+        self._router = Router(routes, default=self._elsewhere, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -129,6 +129,11 @@ class Site:
         data = files("homarus.gateway").joinpath("static", name).read_bytes()
         return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
 
+    async def _elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Any other address: protected, whatever it is spelled like, and then not there."""
+        self._gateway.gate.check_bearer(Door.from_scope(scope))
+        await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
+
 
 def page_files() -> list[str]:
     """The files of the page that may be asked for."""
@@ -136,10 +141,6 @@ def page_files() -> list[str]:
     if not folder.is_dir():
         return []
     return sorted(f.name for f in folder.iterdir() if f.name.rpartition(".")[2] in _TYPES)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
 
 
 async def _refuse(barred: Barred, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,6 +155,8 @@ async def _refuse(barred: Barred, scope: Scope, receive: Receive, send: Send) ->
     start = {"status": barred.status, "headers": response.raw_headers}
     await send({"type": "websocket.http.response.start", **start})
     await send({"type": "websocket.http.response.body", "body": response.body})
+    # uvicorn takes a refusal for an unfinished handshake, and would log it as an error.
+    scope["extensions"][_WIRE]["wire"].handshake_complete = True
 
 
 def metrics_text(gateway: Gateway) -> str:

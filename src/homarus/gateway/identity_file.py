@@ -4,9 +4,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from homarus.agent.workspace import get_file
+from homarus.agent.workspace import get_file, set_file
+from homarus.core.text import one_line
 
 _LINE = re.compile(r"[ \t]{0,8}[-*]?[ \t]{0,8}\**(name|emoji|avatar)\**:\**(.*)", re.IGNORECASE)
+FILE = "IDENTITY.md"
 _MAX_LINES = 200
 _MAX_CHARS = 100
 _URL = re.compile(r"https?://\S{1,500}|data:image/\S+", re.IGNORECASE)
@@ -23,7 +25,7 @@ class Identity:
 
 def read_identity(workspace: Path) -> Identity:
     """An agent's own words about itself. A template nobody filled in says nothing."""
-    file = get_file(workspace, "IDENTITY.md")
+    file = get_file(workspace, FILE)
     found: dict[str, str] = {}
     for line in file.content.splitlines()[:_MAX_LINES]:
         if match := _LINE.fullmatch(line):
@@ -36,3 +38,18 @@ def read_identity(workspace: Path) -> Identity:
         emoji=found.get("emoji", "")[:16],
         avatar=avatar if _URL.fullmatch(avatar) or len(avatar) <= 4 else "",
     )
+
+
+def write_identity(workspace: Path, **values: str | None) -> None:
+    """Put `name`, `emoji` or `avatar` into the file; its other lines stay as they are."""
+    told = {key: one_line(value, _MAX_CHARS) for key, value in values.items() if value}
+    if not told:
+        return
+    lines = get_file(workspace, FILE).content.splitlines() or ["# IDENTITY.md", ""]
+    for at, line in enumerate(lines):
+        match = _LINE.fullmatch(line)
+        if match and match[1].lower() in told:
+            key = match[1].lower()
+            lines[at] = f"- {key.capitalize()}: {told.pop(key)}"
+    lines += [f"- {key.capitalize()}: {value}" for key, value in told.items()]
+    set_file(workspace, FILE, "\n".join(lines) + "\n")

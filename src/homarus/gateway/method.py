@@ -33,7 +33,12 @@ class Params(BaseModel):
     """Base of every method's params: camelCase on the wire, strict, no unknown keys."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=False
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        alias_generator=to_camel,
+        populate_by_name=False,
+        defer_build=True,  # at a method's first call: a start has no time for all of them
     )
 
 

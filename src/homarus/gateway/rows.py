@@ -129,5 +129,6 @@ def _text(data: Mapping[str, Json], name: str) -> str | None:
 def _count(data: Mapping[str, Json], name: str) -> int | None:
     """A number that somebody else may have written."""
     value = data.get(name)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 0 <= value <= MAX_INT else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MAX_INT else None

@@ -83,11 +83,11 @@ class Anthropic:
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         asked = self._wire(model).ask(request)
-        headers = self._headers(model, asked.betas)
+        path, headers = await self._place(model, asked.betas, subject)
         reply = Reply()
         try:
             async with (
-                self._endpoint.post(self._path, asked.body, subject, headers) as answer,
+                self._endpoint.post(path, asked.body, subject, headers) as answer,
                 aclosing(answer.events()) as events,
             ):
                 async for data in events:
@@ -107,6 +107,12 @@ class Anthropic:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    async def _place(
+        self, model: Model, betas: Sequence[str], subject: Subject
+    ) -> tuple[str, Mapping[str, str]]:
+        """Where a model is asked, and with which headers."""
+        return self._path, self._headers(model, betas)
 
     def _wire(self, model: Model) -> "_Wire":
         wire = self._wires.get(model.id)

@@ -89,11 +89,14 @@ class Turn:
 class Turns:
     """Renders messages for one model of one service.
 
-    `unsigned` says that the model takes its reasoning back without a signature.
+    `unsigned` says that the model takes its reasoning back without a signature. `api` is the wire
+    it is asked over.
     """
 
-    def __init__(self, *, provider: str, model: str, sees_images: bool, unsigned: bool) -> None:
-        self._provider, self._model = provider, model
+    def __init__(
+        self, *, provider: str, model: str, sees_images: bool, unsigned: bool, api: str = API
+    ) -> None:
+        self._api, self._provider, self._model = api, provider, model
         self._sees_images, self._unsigned = sees_images, unsigned
         self._rendered = Rendered(self._said)
 
@@ -158,7 +161,7 @@ class Turns:
         origin = message.origin
         if origin is None or origin.stop in _NEVER_REPLAYED:
             return False
-        if (origin.api, origin.provider, origin.model) != (API, self._provider, self._model):
+        if (origin.api, origin.provider, origin.model) != (self._api, self._provider, self._model):
             return False
         thoughts = [part for part in message.parts if isinstance(part, Thinking)]
         return self._unsigned or all(part.signature for part in thoughts)

@@ -26,7 +26,7 @@ from homarus.providers.failures import Problem, Subject, error_of, unreachable
 
 SERVICE = "bedrock-runtime"
 DEFAULT_REGION = "us-east-1"
-_SIGN_IN = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws sso login`"
+SIGN_IN = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws sso login`"
 # What our own client says itself.
 _NOT_PASSED_ON = frozenset({"user-agent", "content-length"})
 
@@ -66,13 +66,13 @@ class Signer:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            self._connected().converse_stream(**fields)
+            self._connected(subject).converse_stream(**fields)
         except _Sealed as sealed:
             return _signed(sealed.request)
         except (BotoCoreError, ClientError) as exc:
             raise failure(exc, subject) from exc
-        except ValueError as exc:  # an address or region that is none
-            raise unreachable(subject, str(exc)) from exc
+        except (TypeError, RecursionError) as exc:  # params that are no fields, or too deep
+            raise _not_taken(exc, subject) from exc
         raise AssertionError("a sealed request is never sent")
 
     def close(self) -> None:
@@ -80,10 +80,13 @@ class Signer:
         if client is not None:
             client.close()
 
-    def _connected(self) -> Any:
+    def _connected(self, subject: Subject) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = self._make()
+                try:
+                    self._client = self._make()
+                except ValueError as exc:  # an address or a region that is none
+                    raise unreachable(subject, str(exc)) from exc
             return self._client
 
     def _make(self) -> Any:
@@ -152,10 +155,7 @@ def failure(exc: Exception, subject: Subject) -> HomarusError:
         case aws.ClientError():  # from the service that lends credentials
             return error_of(subject, _problem(exc.response))
         case aws.ParamValidationError():
-            return BadRequest(
-                subject.tell(f"the request is not one that Bedrock takes: {exc}"),
-                fix="check the model's params",
-            )
+            return _not_taken(exc, subject)
         case aws.ConnectionError() | aws.HTTPClientError():
             return Unreachable(
                 subject.tell(f"the service that lends credentials does not answer: {exc}"),
@@ -164,7 +164,14 @@ def failure(exc: Exception, subject: Subject) -> HomarusError:
         case aws.EndpointProviderError() | aws.BaseEndpointResolverError() | aws.ValidationError():
             return unreachable(subject, str(exc))
         case _:
-            return AuthFailed(subject.tell(f"no AWS credentials: {exc}"), fix=_SIGN_IN)
+            return AuthFailed(subject.tell(f"no AWS credentials: {exc}"), fix=SIGN_IN)
+
+
+def _not_taken(exc: Exception, subject: Subject) -> BadRequest:
+    return BadRequest(
+        subject.tell(f"the request is not one that Bedrock takes: {exc}"),
+        fix="check the model's params",
+    )
 
 
 def _problem(response: Mapping[str, Any]) -> Problem:

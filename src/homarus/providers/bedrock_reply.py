@@ -79,14 +79,14 @@ class Reply:
     def usage(self, price: Price) -> Usage:
         """What it cost. The vendor's input count leaves out what the cache read or wrote."""
         details = self._usage.get("cacheDetails")
-        rows = [row for row in details if isinstance(row, dict)] if isinstance(details, list) else []
-        for_an_hour = [row.get("inputTokens") for row in rows if row.get("ttl") == "1h"]
+        kept = filter(_is_for_an_hour, details if isinstance(details, list) else ())
+        for_an_hour: Mapping[str, Json] = next(kept, {})
         raw = {
             "input_tokens": self._usage.get("inputTokens"),
             "output_tokens": self._usage.get("outputTokens"),
             "cache_read_input_tokens": self._usage.get("cacheReadInputTokens"),
             "cache_creation_input_tokens": self._usage.get("cacheWriteInputTokens"),
-            "cache_creation": {"ephemeral_1h_input_tokens": (for_an_hour or [0])[0]},
+            "cache_creation": {"ephemeral_1h_input_tokens": for_an_hour.get("inputTokens")},
         }
         return usage_of(raw, price)
 
@@ -166,6 +166,10 @@ def _joined(pieces: Sequence[str]) -> str:
         return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
     except (binascii.Error, ValueError) as exc:
         raise Malformed("bytes that are not base64") from exc
+
+
+def _is_for_an_hour(row: Json) -> bool:
+    return isinstance(row, dict) and row.get("ttl") == "1h"
 
 
 def _index(event: Mapping[str, Json]) -> int:

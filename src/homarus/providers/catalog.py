@@ -24,8 +24,11 @@ BUILT_APIS = (
     "openai-responses",
     "anthropic-messages",
     "google-generative-ai",
+    "bedrock-converse-stream",
     "ollama",
 )
+BEDROCK = "amazon-bedrock"
+VERTEX = "google-vertex"
 LOCAL = "local"
 GGUF_MAGIC = b"GGUF"  # how a file of weights begins
 DEMO = "demo"
@@ -79,7 +82,8 @@ class Vendor:
     """Someone whose address is known: give a key, or for an own server nothing, and ask.
 
     `base_url` speaks `api`. `key_names` are the environment variables that may hold the key, best
-    first. `default` is the model to take when nobody named one.
+    first. `default` is the model to take when nobody named one. With `is_cloud`, the vendor's own
+    library knows the address, and finds credentials when there is no key.
     """
 
     id: str
@@ -88,6 +92,7 @@ class Vendor:
     key_names: tuple[str, ...] = ()
     default: str = ""
     api: str = "openai-completions"
+    is_cloud: bool = False
 
     @property
     def is_own_server(self) -> bool:
@@ -165,6 +170,24 @@ VENDORS: Mapping[str, Vendor] = {
             ("TOGETHER_API_KEY",),
             "meta-llama/Llama-3.3-70B-Instruct-Turbo",
         ),
+        Vendor(
+            BEDROCK,
+            "Amazon Bedrock",
+            "",
+            ("AWS_BEARER_TOKEN_BEDROCK",),
+            "global.anthropic.claude-opus-4-6-v1",
+            "bedrock-converse-stream",
+            is_cloud=True,
+        ),
+        Vendor(
+            VERTEX,
+            "Vertex AI",
+            "",
+            ("GOOGLE_CLOUD_API_KEY",),
+            "gemini-3.1-pro-preview",
+            "google-vertex",
+            is_cloud=True,
+        ),
         Vendor("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
         Vendor("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
     )
@@ -207,13 +230,22 @@ _ROWS: tuple[tuple[str, str, str, int, int, bool, bool, tuple[float, ...]], ...]
      (0.075, 0.3, 0.0375)),
     ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "Llama 3.3 70B", 131_072, 8_192,
      False, False, (0.88, 0.88)),
+    (BEDROCK, "global.anthropic.claude-opus-4-6-v1", "Claude Opus 4.6", 200_000, 128_000, True,
+     True, (5, 25, 0.5, 6.25)),
+    (BEDROCK, "global.anthropic.claude-sonnet-4-6", "Claude Sonnet 4.6", 200_000, 64_000, True,
+     True, (3, 15, 0.3, 3.75)),
+    (BEDROCK, "global.anthropic.claude-haiku-4-5-20251001-v1:0", "Claude Haiku 4.5", 200_000,
+     64_000, True, True, (1, 5, 0.1, 1.25)),
 )  # fmt: skip
+# What Google's own cloud serves under the maker's own name, at the maker's own price.
+_AT_VERTEX = frozenset({"claude-opus-4-6", "claude-sonnet-4-6"})
 
 MODELS: Mapping[tuple[str, str], Model] = {
     (provider, id_): Model(
         provider, id_, name, window, max_tokens, thinks, sees, price=Price(*price)
     )
-    for provider, id_, name, window, max_tokens, thinks, sees, price in _ROWS
+    for origin, id_, name, window, max_tokens, thinks, sees, price in _ROWS
+    for provider in (origin, *([VERTEX] if origin == "google" or id_ in _AT_VERTEX else ()))
 } | {
     (LOCAL, DEMO): Model(
         LOCAL,
@@ -283,9 +315,10 @@ def _guess(provider: str, model_id: str) -> Model:
         )
     vendor = VENDORS.get(provider)
     window = OWN_SERVER_WINDOW if vendor and vendor.is_own_server else UNKNOWN_WINDOW
+    asks = "" if vendor and vendor.is_cloud else f"`homarus models refresh {provider}` asks, or "
     note = (
-        f"how much {model_id} holds is not known; {window:,} tokens are assumed. `homarus models"
-        f" refresh {provider}` asks, or set contextWindow in models.providers.{provider}."
+        f"how much {model_id} holds is not known; {window:,} tokens are assumed."
+        f" {asks}set contextWindow in models.providers.{provider}."
     )
     return Model(provider, model_id, window=window, known=False, note=note)
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_PROVIDER = "anthropic"
 # The demo model reads slowly: a longer history would cost more time than it is worth.
 DEMO_PROMPT_TOKENS = 1500
+# Wires whose library knows the address.
+_CLOUDS = frozenset({"bedrock-converse-stream", "google-vertex"})
 
 
 def connect(
@@ -52,7 +54,7 @@ def connect(
             f"there is no key for {vendor.name}",
             fix=f"set {' or '.join(vendor.key_names)} in the environment, or {where}",
         )
-    return open_remote(config, model, key), model
+    return open_remote(config, model, key, env), model
 
 
 def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDER) -> ModelRef:
@@ -86,7 +88,9 @@ def key_of(config: "Config", env: Mapping[str, str], provider: str) -> tuple[str
 def needs_key(config: "Config", provider: str) -> bool:
     """A vendor's own service wants one; a server of one's own may do without."""
     vendor, entry = vendors(config).get(provider), entry_of(config, provider)
-    return bool(vendor and vendor.key_names and not (entry and entry.base_url))
+    if vendor is None or vendor.is_cloud:
+        return False  # a cloud's own library finds credentials
+    return bool(vendor.key_names and not (entry and entry.base_url))
 
 
 def check(config: "Config", ref: ModelRef) -> None:
@@ -132,13 +136,19 @@ def api_of(config: "Config", model: Model) -> str:
     return vendor.api
 
 
-def open_remote(config: "Config", model: Model, key: str) -> Provider:
-    """The provider of a model somewhere else, asked with this key."""
+def open_remote(
+    config: "Config", model: Model, key: str, env: Mapping[str, str] | None = None
+) -> Provider:
+    """The provider of a model somewhere else, asked with this key.
+
+    `env` is where the clouds look first for an account.
+    """
     from homarus.providers.http import Settings
 
     entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
     base_url = (entry and entry.base_url) or (vendor.base_url if vendor else "")
-    if not base_url:
+    api = api_of(config, model)
+    if not base_url and api not in _CLOUDS:
         where = f"models.providers.{model.provider}.baseUrl"
         raise UserError(f"the address of {model.provider} is not known", fix=f"set {where}")
     if entry and entry.api == "ollama" and not base_url.rstrip("/").endswith("/v1"):
@@ -146,12 +156,20 @@ def open_remote(config: "Config", model: Model, key: str) -> Provider:
     settings = Settings(
         model.provider,
         base_url,
-        key,
+        "" if entry and entry.auth == "aws-sdk" else key,
         headers=dict(entry.headers) if entry else {},
         auth_header=entry.auth_header if entry else None,
     )
     models = [*known_models(config, model.provider), model]
-    match api_of(config, model):
+    match api:
+        case "bedrock-converse-stream":
+            from homarus.providers import bedrock
+
+            return bedrock.create(settings, models=models, env=env)
+        case "google-vertex":
+            from homarus.providers import vertex
+
+            return vertex.create(settings, model.id, models=models, env=env)
         case "anthropic-messages":
             from homarus.providers import anthropic
 

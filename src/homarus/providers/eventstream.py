@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from zlib import crc32
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_HEADERS_BYTES = 128 * 1024
+KEPT_HEADERS = 32
 
 _PRELUDE = struct.Struct("!III")  # the whole's length, the headers', the checksum of both
 _CRC_BYTES = 4
@@ -35,30 +37,33 @@ class Frame:
 class FrameReader:
     """Feed it bytes, and it gives each frame that is whole."""
 
-    __slots__ = ("_headers", "_rest")
+    __slots__ = ("_headers", "_needed", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()  # a frame without its end
+        self._needed = _PRELUDE.size  # how much there must be before it is looked at again
         self._headers: dict[bytes, Mapping[str, str]] = {}  # nearly all frames have the same few
 
     def feed(self, piece: bytes) -> list[Frame]:
         """The frames that `piece` completed."""
-        data = self._rest + piece if self._rest else piece
+        if self._rest:
+            self._rest += piece
+            if len(self._rest) < self._needed:
+                return []
+            piece = bytes(self._rest)
+            self._rest.clear()
         frames: list[Frame] = []
         start = 0
-        while len(data) - start >= _PRELUDE.size:
-            size, headers_size = _lengths(data, start)
-            if len(data) - start < size:
+        self._needed = _PRELUDE.size
+        while len(piece) - start >= _PRELUDE.size:
+            size, headers_size = _lengths(piece, start)
+            if len(piece) - start < size:
+                self._needed = size
                 break
-            frames.append(self._frame(data[start : start + size], headers_size))
+            frames.append(self._frame(piece[start : start + size], headers_size))
             start += size
-        self._rest = data[start:]
+        self._rest += piece[start:]
         return frames
-
-    @property
-    def is_between(self) -> bool:
-        """Whether all that came was whole."""
-        return not self._rest
 
     def _frame(self, data: bytes, headers_size: int) -> Frame:
         end = len(data) - _CRC_BYTES
@@ -68,7 +73,7 @@ class FrameReader:
         raw = data[_PRELUDE.size : payload_start]
         headers = self._headers.get(raw)
         if headers is None:
-            if len(self._headers) > 32:
+            if len(self._headers) >= KEPT_HEADERS:
                 self._headers.clear()
             headers = self._headers[raw] = _headers(raw)
         return Frame(headers, data[payload_start:end])
@@ -78,8 +83,8 @@ def _lengths(data: bytes, start: int) -> tuple[int, int]:
     size, headers_size, checksum = _PRELUDE.unpack_from(data, start)
     if crc32(data[start : start + 8]) != checksum:
         raise BadFrame("this is not AWS's event stream")
-    if not _OVERHEAD + headers_size <= size <= MAX_FRAME_BYTES:
-        raise BadFrame(f"an event says it is {size} bytes long")
+    if headers_size > MAX_HEADERS_BYTES or not _OVERHEAD + headers_size <= size <= MAX_FRAME_BYTES:
+        raise BadFrame(f"an event of {size} bytes, {headers_size} of them headers")
     return size, headers_size
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 
 from homarus.core.errors import (
@@ -73,7 +73,8 @@ def problem_in(body: Json, status: int = 0) -> Problem:
         inner = inner[0]
     if not isinstance(inner, Mapping):
         inner = {"message": inner}
-    words = inner.get("message") or inner.get("msg") or inner.get("detail") or body.get("message")
+    told = (inner.get(name) for name in ("message", "Message", "msg", "detail"))
+    words = next(filter(None, told), None) or body.get("message")
     named = [inner.get("code"), inner.get("type"), inner.get("status"), body.get("type")]
     details = inner.get("details")
     if isinstance(details, Mapping):  # Anthropic's own word for the cause
@@ -127,7 +128,10 @@ def refused(
             fix=f"set baseUrl to the address it moved to, instead of {subject.url}",
             status=status,
         )
-    return error_of(subject, problem_of(body, status), wait_s(headers, now_ms))
+    problem = problem_of(body, status)
+    if named := headers.get("x-amzn-errortype"):  # AWS names an error outside of its body
+        problem = replace(problem, codes=f"{problem.codes} {named.partition(':')[0].lower()}")
+    return error_of(subject, problem, wait_s(headers, now_ms))
 
 
 def error_of(
@@ -208,7 +212,7 @@ _OVERFLOW = re.compile(
     r"|exceeded model token limit|reduce the length of the (messages|prompt|input)"
     r"|too large for model with|tokens \+ .?max_new_tokens.? must be"
     r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min"
-    r"|request payload size exceeds|request_too_large",
+    r"|request payload size exceeds|request_too_large|max input tokens",
 )
 _IMAGE = re.compile(
     r"image_(file_)?too_large|invalid_image_size"
@@ -231,6 +235,7 @@ _AUTH = re.compile(
     r"invalid_api_key|invalid api key|incorrect api key|api key not valid|authentication_error"
     r"|invalid_authentication|unauthenticated|api_key_invalid|api key expired"
     r"|permission_error|organization has been disabled"
+    r"|expiredtoken|unrecognizedclient|security token included in the request"
 )
 _LIMIT = re.compile(r"rate[_ -]?limit|too many requests|limit (reached|exceeded)|quota|throttl")
 _LIMIT_CODE = re.compile(r"rate_limit|resource_exhausted|too_many_requests")
@@ -273,6 +278,8 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
 
 
 def _by_status(status: int, text: str) -> type[ProviderError]:
+    if status == 429 and "modelnotready" in text:
+        return Overloaded  # AWS: it is being loaded
     if status == 403:
         return RateLimited if _LIMIT.search(text) else AuthFailed
     if status in _STATUS:
@@ -287,6 +294,7 @@ _STATUS: dict[int, type[ProviderError]] = {
     402: BillingFailed,
     408: ProviderTimeout,
     413: ContextOverflow,
+    424: Overloaded,  # AWS: the model behind it failed
     425: Overloaded,
     429: RateLimited,
     499: Overloaded,  # cancelled, but not by us

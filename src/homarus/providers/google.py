@@ -93,11 +93,13 @@ class Google:
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         wire = self._wire(model)
-        path, body = f"/{wire.path}:streamGenerateContent?alt=sse", wire.body(request)
+        body = wire.body(request)
         reply = Reply(wire.names)
+        method = f"/{wire.path}:streamGenerateContent?alt=sse"
+        path, headers = await self._place(method, model, subject)
         try:
             async with (
-                self._endpoint.post(path, body, subject, model.headers) as answer,
+                self._endpoint.post(path, body, subject, headers) as answer,
                 aclosing(answer.events()) as events,
             ):
                 async for data in events:
@@ -113,6 +115,12 @@ class Google:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    async def _place(
+        self, method: str, model: Model, subject: Subject
+    ) -> tuple[str, Mapping[str, str]]:
+        """Where a model's method is called, and with which headers."""
+        return method, model.headers
 
     def _wire(self, model: Model) -> "_Wire":
         wire = self._wires.get(model.id)

@@ -180,11 +180,7 @@ class Answer:
 
     async def events(self) -> AsyncGenerator[str, None]:
         """The data of each event; an answer in plain JSON is one event."""
-        if "html" in self._type:
-            raise BadRequest(
-                self._subject.tell(f"{self._subject.url} answered with a web page"),
-                fix="check baseUrl: it often ends in /v1",
-            )
+        self._refuse_page()
         reader = EventReader()
         try:
             if "json" in self._type:
@@ -203,6 +199,17 @@ class Answer:
                 yield data
         except EventTooLong as exc:
             raise broken(self._subject, str(exc)) from exc
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The bytes as they come, for a wire that is not text."""
+        self._refuse_page()
+        received = 0
+        async with aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                received += len(piece)
+                if received > MAX_ANSWER_BYTES:
+                    raise self._too_long()
+                yield piece
 
     async def drain(self) -> None:
         """Read what is left of an answer that is complete, if it ends at once."""
@@ -224,6 +231,13 @@ class Answer:
                 yield data
         else:
             yield body.decode("utf-8", "replace")
+
+    def _refuse_page(self) -> None:
+        if "html" in self._type:
+            raise BadRequest(
+                self._subject.tell(f"{self._subject.url} answered with a web page"),
+                fix="check baseUrl: it often ends in /v1",
+            )
 
     def _too_long(self) -> StreamBroken:
         return broken(self._subject, "the answer is too long to be one")

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from homarus.core.errors import HomarusError, StoreError, Unreachable
+from homarus.core.errors import HomarusError, StoreError, Unreachable, UserError
 from homarus.core.message import Json
 from homarus.providers.catalog import Model, Price, entry_of, vendors
 
@@ -179,6 +179,11 @@ def _address(config: "Config", provider: str, key: str) -> tuple[str, dict[str, 
     api = (entry and entry.api) or (vendor.api if vendor else "")
     headers = dict(entry.headers) if entry else {}
     match api:
+        case "bedrock-converse-stream" | "google-vertex":
+            raise UserError(
+                f"{provider} is not asked for its models",
+                fix=f"name one as {provider}/MODEL, and describe it in models.providers",
+            )
         case "anthropic-messages":
             base = base.removesuffix("/v1") + "/v1"
             headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}

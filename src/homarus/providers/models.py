@@ -202,7 +202,7 @@ class Models:
             self._open[place] = (
                 open_local(model, self._paths)
                 if model.provider == LOCAL
-                else open_remote(self._config, model, secret)
+                else open_remote(self._config, model, secret, self._env)
             )
         return self._open[place]
 

@@ -128,7 +128,8 @@ def summarise(entries: Iterable[Entry], day_of: Callable[[int], str]) -> Summary
 def _answer(day: Day, message: dict[str, Json]) -> None:
     day.talk.assistant += 1
     day.talk.errors += message.get("stopReason") in {"error", "aborted"}
-    for part in message.get("content") if isinstance(message.get("content"), list) else ():
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and part.get("type") == "toolCall":
             day.talk.tool_calls += 1
             name = part.get("name")

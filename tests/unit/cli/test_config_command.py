@@ -52,7 +52,7 @@ def test_get_hides_secrets_in_sections_and_tells_one_that_is_asked_for(home: Pat
     config(home, "{models: {providers: {x: {apiKey: 'sk-1'}, y: {apiKey: '${KEY}'}}}}")
     shown = run("get", "models").output
     assert "sk-1" not in shown
-    assert "__REDACTED__" in shown
+    assert "__OPENCLAW_REDACTED__" in shown
     assert "${KEY}" in shown
     assert run("get", "models.providers.x.apiKey").output == "sk-1\n"
 

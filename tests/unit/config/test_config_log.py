@@ -1,5 +1,6 @@
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -71,15 +72,62 @@ SECRETS = [
     '{"apiKey": "hunter2hunter2"}',
     "password=correct-horse",
     "AIzaSyA1234567890abcdefg",
+    "Authorization: Basic YWJjZGVmZ2g6eA==",
+    "github_pat_11Aabcdefghijklmnop",
+    "https://api.telegram.org/bot123456789:AAabcdefghijklmnopqrstuvwxyz12345/getMe",
+    "eyJhbGciOiJIUzI1NiJ9.eyJabcdefgh.abcdefgh",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nabcdefgh\n-----END OPENSSH PRIVATE KEY-----",
+    "http://127.0.0.1:18789/#token=abcdefghijkl",
+    '{\\"botToken\\":\\"abcdefghijkl\\"}',
+    '{"password": "correct-horse hunter2 staple"}',
+    "AWS_SECRET_ACCESS_KEY = abcdefgh/hunter2",
+    "https://bob:hunter2@example.test/",
+]
+PROSE = [
+    "the token bucket algorithm",
+    "totalTokens: 5321, maxTokens=200, token_count=5",
+    "sk-8",
+    "git commit 3a9d69d",
+    "a skateboarding-lesson-today",
+    "session key agent:main:main",
+    "run 4c9d8dbb-1ae0-4366-81a9-dbecc9edad27 ended",
+    "unauthorized: gateway token mismatch (provide gateway auth token)",
+    "the bearer of bad news learned Basic English",
 ]
 
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_secrets_are_blotted_out(text: str) -> None:
     shown = redact(f"before {text} after")
-    for secret in ("abcdefgh", "hunter2", "correct-horse", "A1234567890"):
+    for secret in ("abcdefgh", "hunter2", "correct-horse", "A1234567890", "YWJjZGVm"):
         assert secret not in shown
     assert shown.startswith("before") and shown.endswith("after")
+
+
+def test_the_line_after_a_cookie_is_kept() -> None:
+    assert redact("set-cookie: sid=abcdefgh; x=y\nnext") == "set-cookie:***\nnext"
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_prose_about_secrets_is_left_alone(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_a_secret_at_the_cut_is_blotted_out_whole(tmp_path: Path) -> None:
+    set_up(config(tmp_path / "a.log"))
+    logging.getLogger("homarus").info("%s sk-abcdefghijklmnop", "x" * (MAX_CHARS - 10))
+    (row,) = rows(tmp_path / "a.log")
+    assert "abc" not in row["message"]
+
+
+def test_the_terminal_is_not_steered_by_a_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_up(config(tmp_path / "a.log"))
+    logging.getLogger("homarus").warning("%s", "x\x1b[2J\x00\u202ey\r\n2026 INFO fine")
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert shown.strip().isprintable()
 
 
 @given(st.text(max_size=200))
@@ -90,6 +138,10 @@ def test_redaction_never_fails_and_never_grows_much(text: str) -> None:
 def test_redaction_is_linear_on_hostile_text() -> None:
     for hostile in ("token" * 20_000, "=" * 100_000, "Bearer " * 20_000, "sk-" * 30_000):
         redact(hostile)
+    started = time.process_time()
+    for hostile in ("-----BEGIN PRIVATE KEY-----" * 4_000, "a." * 50_000, "://" * 30_000):
+        redact(hostile)
+    assert time.process_time() - started < 5
 
 
 def test_an_unwritable_log_does_not_stop_the_program(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_entries_are_found_again_by_id_when_they_moved() -> None:
 
 @pytest.mark.parametrize("old", [{}, {"a": 5}, {"a": {}}, {"a": []}, None])
 def test_a_placeholder_for_nothing_is_refused(old: object) -> None:
-    with pytest.raises(UserError, match="a: __REDACTED__"):
+    with pytest.raises(UserError, match=f"a: {REDACTED}"):
         restore_redacted({"a": REDACTED}, old)
 
 

@@ -16,6 +16,7 @@ from homarus.config import write as module
 from homarus.config.edit import apply_merge_patch, parse_path, set_path, unset_path
 from homarus.config.load import load
 from homarus.config.paths import Paths
+from homarus.config.secrets import REDACTED
 from homarus.config.write import Written, write
 from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError, UserError
 
@@ -254,11 +255,11 @@ def test_a_merge_patch_is_a_change(paths: Paths, put: Put) -> None:
 
 def test_a_hidden_secret_is_put_back_not_overwritten(paths: Paths, put: Put) -> None:
     put("{models: {providers: {x: {apiKey: 'sk-1', api: 'ollama'}}}}")
-    put_at(paths, "models.providers.x", {"apiKey": "__REDACTED__", "baseUrl": "http://h"})
+    put_at(paths, "models.providers.x", {"apiKey": REDACTED, "baseUrl": "http://h"})
     entry = load(paths, {}).config.models.providers["x"]
     assert (entry.api_key, entry.base_url, entry.api) == ("sk-1", "http://h", None)
     with pytest.raises(UserError, match="hidden"):
-        put_at(paths, "models.providers.y.apiKey", "__REDACTED__")
+        put_at(paths, "models.providers.y.apiKey", REDACTED)
 
 
 def test_a_setting_without_effect_is_named(paths: Paths) -> None:

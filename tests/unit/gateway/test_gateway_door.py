@@ -141,6 +141,12 @@ def test_any_other_query_is_let_through(query: bytes) -> None:
     assert barred(door(query=query)) == 0
 
 
+def test_an_address_of_a_hundred_kilobytes_is_too_long() -> None:
+    scope = {"client": ("127.0.0.1", 1), "headers": [(b"host", HERE.encode())]}
+    assert barred(Door.from_scope({**scope, "raw_path": b"/" + b"a" * 100_000})) == 414
+    assert barred(Door.from_scope({**scope, "raw_path": b"/", "query_string": b"a" * 9_000})) == 414
+
+
 def test_a_reverse_proxy_does_not_make_everybody_local() -> None:
     """Row 5: peer 127.0.0.1 with a forwarding header and no trusted proxies."""
     assert ENTRANCE.is_local(door())

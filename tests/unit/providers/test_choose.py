@@ -60,7 +60,7 @@ def test_a_configured_provider_wins_over_a_key_in_the_environment() -> None:
     [
         {"baseUrl": "http://10.0.0.1/v1"},
         {"apiKey": "k"},
-        {"api": "bedrock-converse-stream", "models": [{"id": "m"}]},
+        {"api": "github-copilot", "models": [{"id": "m"}]},
         {"models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )

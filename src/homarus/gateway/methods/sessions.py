@@ -70,7 +70,7 @@ async def list_(call: Call, params: ListParams) -> Json:
     defaults = {agent: await find_defaults(host, agent) for agent in {r.agent for r in shown}}
     rows = [row(record, defaults[record.agent]) for record in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
-        each |= await _words(call, record, params)
+        each.update(await _words(call, record, params))
     own = await find_defaults(host)
     known = agents(host.loaded.config)
     return {
@@ -271,10 +271,9 @@ async def delete(call: Call, params: DeleteParams) -> Json:
     await abort_runs(call, key)
     now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
     archived: list[Json] = []
-    file = record.data.get("sessionFile") if record else None
-    if record and params.delete_transcript and isinstance(file, str):
-        if await call.host.store.leaf(record.session_id):
-            archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
+    file = record.data.get("sessionFile") if record and params.delete_transcript else None
+    if record and isinstance(file, str) and await call.host.store.leaf(record.session_id):
+        archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
     keep = not params.delete_transcript
     deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
     return {"ok": True, "key": key, "deleted": deleted, "archived": archived}

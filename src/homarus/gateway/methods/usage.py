@@ -1,6 +1,5 @@
 """What it costs: by day, by session, by model. Made of transcripts, when somebody asks."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Annotated
@@ -257,7 +256,7 @@ def _latency(waits_ms: Sequence[int]) -> dict[str, Json]:
     ordered = sorted(waits_ms)
     return {
         "count": len(ordered),
-        "avgMs": statistics.fmean(ordered),
+        "avgMs": sum(ordered) / len(ordered),
         "p95Ms": ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)],
         "minMs": ordered[0],
         "maxMs": ordered[-1],

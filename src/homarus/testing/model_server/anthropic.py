@@ -20,6 +20,7 @@ from homarus.testing.model_server.script import (
 )
 
 MODEL = "mock-1"
+_ASKED = ("/messages", ":streamRawPredict")  # the second is Google Cloud's
 SIGNATURE = "bW9jay1zaWduYXR1cmU="
 
 _STOPS = {
@@ -48,7 +49,7 @@ class AnthropicDialect:
     """Everything under /v1/messages."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
-        if not path.endswith("/messages") or not isinstance(body, dict):
+        if not path.endswith(_ASKED) or not isinstance(body, dict):
             return None
         messages = body.get("messages")
         turns = messages if isinstance(messages, list) else []

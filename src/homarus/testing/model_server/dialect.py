@@ -1,7 +1,7 @@
 """What a dialect must tell the server: one file per vendor's wire."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from homarus.core.message import Json
@@ -27,6 +27,7 @@ class Ask:
     tools: int
     body_bytes: int
     body: Json
+    content_type: str = "text/event-stream"  # of a streamed answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Refusal:
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Speaker(Protocol):

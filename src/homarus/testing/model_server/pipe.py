@@ -64,15 +64,21 @@ class Pipe:
     """The body of a streamed answer, shaped as the script says."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, shape: Shape
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        shape: Shape,
+        content_type: str,
     ) -> None:
         self._reader, self._writer, self._shape = reader, writer, shape
+        asked = shape.content_type != Shape().content_type
+        self._type = shape.content_type if asked else content_type
         self._sent_bytes = 0
         self._chunked = shape.framing == "chunked"
         self._plain = shape == Shape()
 
     async def open(self) -> None:
-        headers = {"Content-Type": self._shape.content_type, "Cache-Control": "no-cache"}
+        headers = {"Content-Type": self._type, "Cache-Control": "no-cache"}
         headers |= {"Transfer-Encoding": "chunked"} if self._chunked else {"Connection": "close"}
         self._writer.write(_head(200, headers))
         if self._shape.bom:

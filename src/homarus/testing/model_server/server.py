@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from homarus.core.message import Json
 from homarus.testing.model_server.anthropic import AnthropicDialect
+from homarus.testing.model_server.bedrock import BedrockDialect
 from homarus.testing.model_server.dialect import Ask, Dialect, Speaker
 from homarus.testing.model_server.google import GoogleDialect
 from homarus.testing.model_server.markers import Markers, tag_of
@@ -71,6 +72,7 @@ class ModelServer:
             OpenAIDialect(),
             ResponsesDialect(),
             AnthropicDialect(),
+            BedrockDialect(),
         )
         self._answers: deque[Answer] = deque()
         self._markers = Markers()
@@ -236,7 +238,7 @@ class _Performance:
 
     async def _refuse(self, step: Fail | Overflow) -> None:
         refusal = self._dialect.refuse(step)
-        headers = dict(step.headers) if isinstance(step, Fail) else {}
+        headers = {**refusal.headers, **(step.headers if isinstance(step, Fail) else {})}
         if isinstance(step, Fail) and step.retry_after:
             headers["Retry-After"] = step.retry_after
         await write_whole(self._writer, refusal.status, refusal.body, headers)
@@ -251,7 +253,7 @@ class _Performance:
 
     async def _stream(self, steps: list[Step]) -> None:
         shape = next((s for s in steps if isinstance(s, Shape)), Shape())
-        pipe = Pipe(self._reader, self._writer, shape)
+        pipe = Pipe(self._reader, self._writer, shape, self._ask.content_type)
         await pipe.open()
         recorded = next((s for s in steps if isinstance(s, Replay)), None)
         if recorded is not None:

@@ -1,0 +1,305 @@
+"""Where a command's work is done: by a gateway that runs, else by an App in this process.
+
+A desk is one conversation: ask, look, change the model, start afresh, stop. What happens while
+an answer is made is shown as events, the same ones in both places.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+from homarus.app import App, Status, open_app
+from homarus.cli.reach import Reach, is_running, open_gateway
+from homarus.core.bus import Subscription
+from homarus.core.errors import HomarusError, UserError
+from homarus.core.event import (
+    ErrorNoted,
+    Event,
+    Fact,
+    RunEnded,
+    TextAdded,
+    ToolEnded,
+    ToolStarted,
+    attempt_data,
+)
+from homarus.core.message import (
+    Address,
+    Inbound,
+    Json,
+    Text,
+    ToolCall,
+    ToolReturn,
+    Wishes,
+)
+from homarus.core.tasks import task_group
+from homarus.tools.tool import Ask, nobody
+
+if TYPE_CHECKING:
+    from homarus.agent.run import Outcome
+    from homarus.gateway.link import Link
+
+Show = Callable[[Event], None]
+_PATIENCE_S = 7 * 86_400.0  # a run has a deadline of its own
+_SHOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a question. `wire` is the whole of it, as the protocol has it."""
+
+    text: str
+    aborted: bool = False
+    wire: Mapping[str, Json] = field(default_factory=dict)
+
+
+class Desk(Protocol):
+    """One conversation, wherever it is held."""
+
+    async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
+        """Put a question and wait; a run that failed raises its error."""
+        ...
+
+    async def status(self) -> Status: ...
+
+    async def set_model(self, ref: str) -> None: ...
+
+    async def reset(self) -> None: ...
+
+    def abort(self) -> bool:
+        """Stop the answer being made; whether there was one."""
+        ...
+
+
+@asynccontextmanager
+async def open_desk(
+    reach: Reach,
+    *,
+    key: str | None = None,
+    agent: str | None = None,
+    local: bool = False,
+    ask: Ask = nobody,
+    show: Show = lambda _event: None,
+    warn: Callable[[str], None] = lambda _text: None,
+) -> AsyncIterator[Desk]:
+    """The conversation that is meant. `local` keeps it in this process, or fails."""
+    if local or not is_running(reach):
+        async with open_app(os.environ, ask=ask, warn=warn) as app:
+            desk = LocalDesk(app, app.key(key, agent))
+            with app.bus.subscribe(size=100_000) as events:
+                async with task_group() as group:
+                    group.create_task(desk.show(events, show))
+                    yield desk
+                    events.close()
+        return
+    async with open_gateway(reach) as link, task_group() as group:
+        remote = LinkDesk(link, group, await _key_at(link, key, agent))
+        showing = group.create_task(remote.show(show))
+        yield remote
+        showing.cancel()
+
+
+class LocalDesk:
+    """An App in this process."""
+
+    def __init__(self, app: App, key: str) -> None:
+        self._app, self._key = app, key
+
+    async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
+        address = Address(channel="cli", chat="local")
+        at_ms = self._app.clock.now_ms()
+        inbound = Inbound(uuid4().hex, address, "owner", text, at_ms=at_ms, wishes=wishes)
+        outcome = await self._app.ask(self._key, inbound)
+        await asyncio.sleep(0)  # the run's last event is shown before the answer is
+        if outcome.error:
+            raise outcome.error
+        return Answer(outcome.text, outcome.status == "aborted", result_json(outcome))
+
+    async def status(self) -> Status:
+        return await self._app.status(self._key)
+
+    async def set_model(self, ref: str) -> None:
+        await self._app.set_model(self._key, ref)
+
+    async def reset(self) -> None:
+        await (await self._app.session(self._key)).reset()
+
+    def abort(self) -> bool:
+        return bool(self._app.abort(self._key))
+
+    async def show(self, events: Subscription, show: Show) -> None:
+        async for event in events:
+            if event.session_key == self._key:
+                show(event)
+
+
+class LinkDesk:
+    """A gateway, in another process or on another machine."""
+
+    def __init__(self, link: "Link", group: asyncio.TaskGroup, key: str) -> None:
+        self._link, self._group, self._key = link, group, key
+        self._run_id = ""  # of the last question
+        self._asking = False
+        self._shown = asyncio.Event()  # all of it
+
+    async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
+        if wishes.model:
+            raise UserError(
+                "a running gateway takes no model for a single question",
+                fix="choose one for the conversation: homarus chat, then /model; or use --local",
+            )
+        self._run_id = str(uuid4())
+        self._shown.clear()
+        params: dict[str, Json] = {
+            "message": text,
+            "sessionKey": self._key,
+            "idempotencyKey": self._run_id,
+            **({"thinking": wishes.thinking} if wishes.thinking else {}),
+            **({"timeout": wishes.timeout_s} if wishes.timeout_s else {}),
+        }
+        self._asking = True
+        try:
+            found = await self._link.call("agent", params, final=True, timeout_s=_PATIENCE_S)
+        finally:
+            self._asking = False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SHOW_S):
+                    await self._shown.wait()
+        wire = found if isinstance(found, dict) else {}
+        result = wire.get("result") or {}
+        payloads = result.get("payloads") or ()
+        said = "\n".join(str(payload.get("text") or "") for payload in payloads)
+        return Answer(said, bool((result.get("meta") or {}).get("aborted")), wire)
+
+    async def status(self) -> Status:
+        listed = await self._ask("sessions.list", {"search": self._key})
+        rows = [row for row in listed["sessions"] if row["key"] == self._key]
+        row = {**listed["defaults"], **(rows[0] if rows else {})}
+        history = await self._ask("chat.history", {"sessionKey": self._key, "limit": 1000})
+        agent = self._key.split(":")[1] if self._key.startswith("agent:") else "main"
+        files = await self._ask("agents.files.list", {"agentId": agent})
+        return Status(
+            key=self._key,
+            agent=agent,
+            model=f"{row.get('modelProvider')}/{row.get('model')}",
+            why="by the gateway",
+            note="",
+            session_id=str(row.get("sessionId") or ""),
+            messages=len(history["messages"]),
+            context_tokens=int(row.get("totalTokens") or 0),
+            window=int(row.get("contextTokens") or 0),
+            workspace=str(files["workspace"]),
+        )
+
+    async def set_model(self, ref: str) -> None:
+        await self._ask("sessions.patch", {"key": self._key, "model": ref})
+
+    async def reset(self) -> None:
+        await self._ask("sessions.reset", {"key": self._key, "reason": "new"})
+
+    def abort(self) -> bool:
+        if not self._asking:
+            return False
+        params = {"sessionKey": self._key, "runId": self._run_id}
+        self._group.create_task(self._stop(params))
+        return True
+
+    async def show(self, show: Show) -> None:
+        """Show the run that is waited for, as the gateway tells of it."""
+        async for name, payload in self._link.events():
+            if name != "agent" or not isinstance(payload, dict):
+                continue
+            if payload.get("runId") == self._run_id and (fact := fact_of(payload)):
+                seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
+                show(Event(self._run_id, self._key, seq, ts_ms, fact))
+                if isinstance(fact, RunEnded):
+                    self._shown.set()
+
+    async def _stop(self, params: Mapping[str, Json]) -> None:
+        with suppress(HomarusError):  # the run's own answer says what became of it
+            await self._link.call("chat.abort", params)
+
+    async def _ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        found = await self._link.call(method, params)
+        return found if isinstance(found, dict) else {}
+
+
+async def _key_at(link: "Link", key: str | None, agent: str | None) -> str:
+    """The conversation that is meant, as the gateway names it."""
+    if key is None and agent is None:
+        snapshot = link.hello.get("snapshot")
+        defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
+        if isinstance(defaults, dict) and defaults.get("mainSessionKey"):
+            return str(defaults["mainSessionKey"])
+    asked = key or "main"
+    if agent and not asked.startswith("agent:"):
+        asked = f"agent:{agent}:{asked}"
+    shown = await link.call("chat.history", {"sessionKey": asked, "limit": 1})
+    return str(shown["sessionKey"]) if isinstance(shown, dict) else asked
+
+
+def fact_of(payload: Mapping[str, Json]) -> Fact | None:
+    """An `agent` event as the fact it was made of, as far as the wire tells."""
+    data = payload.get("data")
+    if not isinstance(data, dict):
+        return None
+    match payload.get("stream"), data.get("phase"):
+        case "assistant", _:
+            return TextAdded(str(data.get("delta") or ""))
+        case "tool", "start":
+            args = data.get("args")
+            name, call_id = str(data.get("name")), str(data.get("toolCallId"))
+            return ToolStarted(ToolCall(call_id, name, args if isinstance(args, dict) else {}))
+        case "tool", "result":
+            name, call_id = str(data.get("name")), str(data.get("toolCallId"))
+            parts = (Text(_result_text(data.get("result"))),)
+            return ToolEnded(ToolReturn(call_id, name, parts, is_error=bool(data.get("isError"))))
+        case "error", _:
+            return ErrorNoted(str(data.get("message") or data.get("reason") or ""))
+        case "lifecycle", "end" | "error":
+            return RunEnded(error=str(data.get("error") or ""), aborted=bool(data.get("aborted")))
+        case "lifecycle", "fallback":
+            return ErrorNoted(f"{data.get('error')}; next: {data.get('next')}")
+        case _:
+            return None
+
+
+def _result_text(result: Json) -> str:
+    content = result.get("content") if isinstance(result, dict) else None
+    texts = [str(part.get("text") or "") for part in content or () if isinstance(part, dict)]
+    return "\n".join(texts)
+
+
+def result_json(outcome: "Outcome") -> dict[str, Json]:
+    """The answer in the shape the original's command prints."""
+    provider, _, model = outcome.model.partition("/")
+    usage = outcome.usage
+    return {
+        "runId": outcome.run_id,
+        "status": "ok",
+        "summary": "completed",
+        "result": {
+            "payloads": [{"text": outcome.text, "mediaUrl": None}],
+            "meta": {
+                "durationMs": outcome.duration_ms,
+                "agentMeta": {
+                    "sessionId": outcome.session_id,
+                    "sessionKey": outcome.session_key,
+                    "provider": provider,
+                    "model": model,
+                    "usage": {
+                        "input": usage.input,
+                        "output": usage.output,
+                        "cacheRead": usage.cache_read,
+                        "cacheWrite": usage.cache_write,
+                        "total": usage.total,
+                    },
+                },
+                "attempts": [attempt_data(failed) for failed in outcome.attempts],
+                "aborted": False,
+            },
+        },
+    }

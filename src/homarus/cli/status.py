@@ -1,0 +1,53 @@
+"""`homarus status`: what runs, what answers, and which conversations there are."""
+
+import asyncio
+import json
+import os
+import time
+
+import click
+
+from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.cli.sessions import age, read_records
+from homarus.config.paths import Paths, shorten
+from homarus.core.message import Json
+
+
+@click.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@reach_options
+def command(url: str | None, token: str | None, password: str | None, *, as_json: bool) -> None:
+    """Say what runs and which conversations there are."""
+    reach = Reach(url, token, password)
+    paths = Paths.find(os.environ)
+    told = asyncio.run(_from_gateway(reach) if is_running(reach) else _from_files(paths))
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    gateway, sessions = told["gateway"], told["sessions"]
+    state = shorten(paths.state, paths.home)
+    where = f"version {gateway['version']}" if gateway["running"] else f"not running on {state}"
+    click.echo(f"gateway   {where}")
+    if gateway.get("configProblem"):
+        click.echo(f"config    changed, wrong, not in use: {gateway['configProblem']}")
+    click.echo(f"sessions  {sessions['count']}")
+    now_ms = time.time_ns() // 1_000_000
+    for row in sessions["recent"]:
+        click.echo(f"  {age(now_ms - int(row['updatedAt'])):>5}  {row['key']}")
+
+
+async def _from_gateway(reach: Reach) -> dict[str, Json]:
+    async with open_gateway(reach) as link:
+        told = await link.call("status")
+        server = link.hello.get("server")
+    status = told if isinstance(told, dict) else {}
+    version = server.get("version") if isinstance(server, dict) else None
+    problem = status.get("configProblem", "")
+    gateway = {"running": True, "version": version, "configProblem": problem}
+    return {**status, "gateway": gateway}
+
+
+async def _from_files(paths: Paths) -> dict[str, Json]:
+    records = await read_records(paths, None, 0)
+    recent = [{"key": record.key, "updatedAt": record.updated_ms} for record in records[:10]]
+    return {"gateway": {"running": False}, "sessions": {"count": len(records), "recent": recent}}

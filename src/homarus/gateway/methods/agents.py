@@ -1,0 +1,269 @@
+"""Agents: who there is, made and changed and removed, and the files that make them who they are."""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from homarus.agent import workspace as files
+from homarus.agent.agent import Agent
+from homarus.agent.workspace import MAX_BYTES, FileState
+from homarus.config.load import load
+from homarus.config.paths import expand
+from homarus.config.resolve import agent_settings, agents, default_agent
+from homarus.config.write import write
+from homarus.core.errors import InvalidRequest
+from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.message import Json
+from homarus.core.text import one_line
+from homarus.gateway.identity_file import read_identity, write_identity
+from homarus.gateway.method import Call, NoParams, Params, method
+from homarus.gateway.params import Name
+
+
+@method("agents.list", scope="read", params=NoParams)
+async def list_(call: Call, _params: NoParams) -> Json:
+    """Every agent, and which one answers when none is named."""
+    config = call.host.loaded.config
+    return {
+        "defaultId": default_agent(config),
+        "mainKey": "main",
+        "scope": "per-sender",
+        "agents": [_row(call, agent) for agent in agents(config)],
+    }
+
+
+def _row(call: Call, agent: str) -> dict[str, Json]:
+    settings = agent_settings(call.host.loaded.config, call.host.paths, agent)
+    own = read_identity(settings.workspace)
+    told = {"name": own.name, "emoji": own.emoji, "avatar": own.avatar}
+    identity = {name: value for name, value in told.items() if value}
+    shown: dict[str, Json] = {"id": agent}
+    if settings.name != agent:
+        shown["name"] = settings.name
+    return {**shown, "identity": identity} if identity else shown
+
+
+class CreateParams(Params):
+    """A new agent."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    workspace: Name
+    emoji: Annotated[str, Field(max_length=32)] | None = None
+    avatar: Annotated[str, Field(max_length=500)] | None = None
+
+
+@method("agents.create", scope="admin", params=CreateParams)
+async def create(call: Call, params: CreateParams) -> Json:
+    """Make an agent with a workspace of its own."""
+    name = one_line(params.name, 100)
+    agent, known = normalize_agent_id(name), agents(call.host.loaded.config)
+    if agent == DEFAULT_AGENT:
+        raise InvalidRequest(f'"{one_line(name, 40)}" is reserved')
+    if agent in known:
+        raise InvalidRequest(f'agent "{agent}" already exists')
+    workspace = _workspace(call, params.workspace)
+    files.seed(workspace)
+    write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
+
+    def add(tree: dict[str, Json]) -> Json:
+        # Without a list there was `main`: it stays.
+        entries = _entries(tree) or [{"id": DEFAULT_AGENT}]
+        entry = {"id": agent, "name": name, "workspace": params.workspace}
+        return _with_entries(tree, [*entries, entry])
+
+    await _edit(call, add)
+    return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
+
+
+class UpdateParams(Params):
+    """What to change about an agent."""
+
+    agent_id: Name
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    workspace: Name | None = None
+    model: Name | None = None
+    avatar: Annotated[str, Field(max_length=500)] | None = None
+
+
+@method("agents.update", scope="admin", params=UpdateParams)
+async def update(call: Call, params: UpdateParams) -> Json:
+    """Change an agent's name, workspace, model or avatar."""
+    agent = _known(call, params.agent_id)
+    changes: dict[str, Json] = {}
+    if params.name:
+        changes["name"] = one_line(params.name, 100)
+    if params.workspace:
+        files.seed(_workspace(call, params.workspace))
+        changes["workspace"] = params.workspace
+    if params.model:
+        changes["model"] = call.host.models.check(params.model).ref
+
+    def change(tree: dict[str, Json]) -> Json:
+        entries = _entries(tree) or [{"id": agent}]
+        found = [_is(entry, agent) for entry in entries]
+        if not any(found):
+            raise InvalidRequest(f'agent "{agent}" is not in the config file itself')
+        changed = [
+            {**entry, **changes} if same else entry
+            for entry, same in zip(entries, found, strict=True)
+        ]
+        return _with_entries(tree, changed)
+
+    if changes:
+        await _edit(call, change)
+    write_identity(call.host.agent(agent).workspace, name=params.name, avatar=params.avatar)
+    return {"ok": True, "agentId": agent}
+
+
+class DeleteParams(Params):
+    """Which agent, and whether its files go too."""
+
+    agent_id: Name
+    delete_files: bool = True
+
+
+@method("agents.delete", scope="admin", params=DeleteParams)
+async def delete(call: Call, params: DeleteParams) -> Json:
+    """Remove an agent. Its files go to `trash` in the state directory; sessions are put aside."""
+    agent = _known(call, params.agent_id)
+    config = call.host.loaded.config
+    if agent in {DEFAULT_AGENT, default_agent(config)}:
+        raise InvalidRequest(f'"{agent}" cannot be deleted')
+    settings = agent_settings(config, call.host.paths, agent)
+    removed = 0
+
+    def remove(tree: dict[str, Json]) -> Json:
+        nonlocal removed
+        bindings = tree.get("bindings")
+        kept = [b for b in bindings if not _binds(b, agent)] if isinstance(bindings, list) else []
+        removed = len(bindings) - len(kept) if isinstance(bindings, list) else 0
+        left = [entry for entry in _entries(tree) if not _is(entry, agent)]
+        return {**_with_entries(tree, left), **({"bindings": kept} if removed else {})}
+
+    await _forget_sessions(call, agent, keep=not params.delete_files)
+    await _edit(call, remove)
+    if params.delete_files:
+        _discard(call, agent, settings.workspace, settings.agent_dir)
+    return {"ok": True, "agentId": agent, "removedBindings": removed}
+
+
+async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
+    host = call.host
+    for record in await host.store.sessions(agent=agent):
+        host.abort(record.key)
+        await call.gateway.memo.runs.settle(record.key)
+        if not keep:
+            await host.sessions.delete(record.key, host.clock.now_ms())
+
+
+def _discard(call: Call, agent: str, *folders: Path) -> None:
+    """Put folders aside, those in the state directory; what lies elsewhere is the owner's."""
+    state = call.host.paths.state.resolve()
+    trash = state / "trash" / f"{agent}-{call.host.clock.now_ms()}"
+    for folder in folders:
+        if folder.is_symlink() or not folder.resolve().is_relative_to(state) or not folder.is_dir():
+            continue
+        trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            shutil.move(folder, trash / folder.name)
+
+
+async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:
+    """Change the config file, and go on with it at once."""
+    host = call.host
+    write(host.paths, host.loaded.env, change, at_ms=host.clock.now_ms())
+    await host.reload(load(host.paths, host.loaded.env))
+
+
+def _known(call: Call, agent_id: str) -> str:
+    agent = normalize_agent_id(agent_id)
+    if agent not in agents(call.host.loaded.config):
+        raise InvalidRequest(f'agent "{one_line(agent_id, 64)}" not found')
+    return agent
+
+
+def _workspace(call: Call, text: str) -> Path:
+    """Where an agent may live: not around the gateway's own state, nor in the midst of it."""
+    if "\0" in text or not text.startswith(("/", "~/")):
+        raise InvalidRequest("workspace must be an absolute path, or begin with ~/")
+    state = call.host.paths.state.resolve()
+    path = expand(text, call.host.paths.home)
+    real = path.resolve()
+    inside = real.relative_to(state).parts[:1] if real.is_relative_to(state) else ("workspace",)
+    if state.is_relative_to(real) or not inside or not inside[0].startswith("workspace"):
+        raise InvalidRequest(f"workspace {one_line(text)} would hold the gateway's own state")
+    return path
+
+
+def _entries(tree: Mapping[str, Json]) -> list[Json]:
+    section = tree.get("agents")
+    entries = section.get("list") if isinstance(section, dict) else None
+    return list(entries) if isinstance(entries, list) else []
+
+
+def _with_entries(tree: Mapping[str, Json], entries: list[Json]) -> dict[str, Json]:
+    section = tree.get("agents")
+    return {**tree, "agents": {**(section if isinstance(section, dict) else {}), "list": entries}}
+
+
+def _is(entry: Json, agent: str) -> bool:
+    return isinstance(entry, dict) and normalize_agent_id(str(entry.get("id"))) == agent
+
+
+def _binds(binding: Json, agent: str) -> bool:
+    return isinstance(binding, dict) and normalize_agent_id(str(binding.get("agentId"))) == agent
+
+
+class FilesParams(Params):
+    """Whose files."""
+
+    agent_id: Name
+
+
+@method("agents.files.list", scope="admin", params=FilesParams)
+async def list_files(call: Call, params: FilesParams) -> Json:
+    """The files that make an agent who it is."""
+    agent = call.host.agent(_known(call, params.agent_id))
+    return {**_of(agent), "files": [_file(one) for one in files.list_files(agent.workspace)]}
+
+
+class FileParams(FilesParams):
+    """Which file."""
+
+    name: Name
+
+
+@method("agents.files.get", scope="admin", params=FileParams)
+async def get_file(call: Call, params: FileParams) -> Json:
+    """One of those files, with its text."""
+    agent = call.host.agent(_known(call, params.agent_id))
+    found = files.get_file(agent.workspace, params.name)
+    shown = _file(found)
+    return {**_of(agent), "file": shown if found.missing else {**shown, "content": found.content}}
+
+
+class SetFileParams(FileParams):
+    """What it should say."""
+
+    content: Annotated[str, Field(max_length=MAX_BYTES)]
+
+
+@method("agents.files.set", scope="admin", params=SetFileParams)
+async def set_file(call: Call, params: SetFileParams) -> Json:
+    """Replace one of those files, whole or not at all."""
+    agent = call.host.agent(_known(call, params.agent_id))
+    found = files.set_file(agent.workspace, params.name, params.content)
+    return {"ok": True, **_of(agent), "file": {**_file(found), "content": params.content}}
+
+
+def _of(agent: Agent) -> dict[str, Json]:
+    return {"agentId": agent.id, "workspace": str(agent.workspace)}
+
+
+def _file(file: FileState) -> dict[str, Json]:
+    shown: dict[str, Json] = {"name": file.name, "path": str(file.path), "missing": file.missing}
+    return shown if file.missing else {**shown, "size": file.size, "updatedAtMs": file.updated_ms}

@@ -1,0 +1,72 @@
+"""The log, as far as it has come since somebody last looked."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from homarus.config.log import log_file, redact
+from homarus.core.errors import Unavailable
+from homarus.core.message import Json
+from homarus.gateway.method import Call, Params, method
+from homarus.gateway.params import Ms
+
+_MAX_LINE_CHARS = 8_000
+
+
+class TailParams(Params):
+    """From where, and how much at most."""
+
+    cursor: Ms | None = None
+    limit: Annotated[int, Field(ge=1, le=5_000)] = 500
+    max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 250_000
+
+
+@method("logs.tail", scope="read", params=TailParams)
+async def tail(call: Call, params: TailParams) -> Json:
+    """The newest lines of the log, or those after `cursor`. Secrets are blotted out."""
+    file = log_file(call.host.loaded.config)
+    try:
+        size, start, reset, data = _read(file, params.cursor, params.max_bytes)
+    except FileNotFoundError:
+        return {"file": str(file), "cursor": 0, "size": 0, "lines": []}
+    except OSError as exc:
+        raise Unavailable(f"the log cannot be read: {exc.strerror}") from None
+    # A line that is being written is left for the next look.
+    whole, _, rest = data.rpartition(b"\n")
+    lines = [_shown(line) for line in whole.split(b"\n")] if whole else []
+    cut = params.cursor is None or reset
+    return {
+        "file": str(file),
+        "cursor": size - len(rest),
+        "size": size,
+        "lines": lines[-params.limit :],
+        **({"truncated": True} if (cut and start > 0) or len(lines) > params.limit else {}),
+        **({"reset": True} if reset else {}),
+    }
+
+
+def _read(file: Path, cursor: int | None, max_bytes: int) -> tuple[int, int, bool, bytes]:
+    """Size, where reading began, whether the cursor was no use, and the bytes from a line on."""
+    # The folder may be everybody's: only a plain file of our own is read.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError(1, "it is not a file of this user")
+        size, newest = found.st_size, max(0, found.st_size - max_bytes)
+        reset = cursor is not None and not newest <= cursor <= size
+        start = newest if cursor is None or reset else cursor
+        opened.seek(max(0, start - 1))
+        data = opened.read(size - start + min(1, start))
+    if start and (cursor is None or reset):  # begin with a whole line
+        data = data.partition(b"\n")[2]
+    elif start:
+        data = data[1:]
+    return size, start, reset, data
+
+
+def _shown(line: bytes) -> str:
+    return redact(line.decode("utf-8", "replace")[:_MAX_LINE_CHARS])

@@ -1,0 +1,74 @@
+"""Methods of the protocol whose part is not built: each with the reason. One table, and it shrinks.
+
+A client that asks for one gets UNAVAILABLE and the reason; `status` counts them.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_CHANNELS = "chat channels are not built"
+_CRON = "scheduled jobs are not built"
+_HEARTBEAT = "heartbeats are not built"
+_NODES = "nodes are not built"
+_SKILLS = "skills are not built"
+_SPEECH = "speech is not built"
+_APPROVALS = "approvals of commands are not built"
+_WIZARD = "the setup wizard is not built; use `homarus setup`"
+_UI = "the control UI's charts are not built; sessions.usage has the figures"
+
+UNBUILT: Final[Mapping[str, str]] = {
+    "set-heartbeats": _HEARTBEAT,
+    "update.run": "updating itself is not built; use your package manager",
+    "send": _CHANNELS,
+    "poll": _CHANNELS,
+    "channels.status": _CHANNELS,
+    "channels.logout": _CHANNELS,
+    "web.login.start": _CHANNELS,
+    "web.login.wait": _CHANNELS,
+    "wizard.start": _WIZARD,
+    "wizard.next": _WIZARD,
+    "wizard.cancel": _WIZARD,
+    "wizard.status": _WIZARD,
+    "skills.status": _SKILLS,
+    "skills.bins": _SKILLS,
+    "skills.install": _SKILLS,
+    "skills.update": _SKILLS,
+    "cron.list": _CRON,
+    "cron.status": _CRON,
+    "cron.add": _CRON,
+    "cron.update": _CRON,
+    "cron.remove": _CRON,
+    "cron.run": _CRON,
+    "cron.runs": _CRON,
+    "talk.config": _SPEECH,
+    "talk.mode": _SPEECH,
+    "tts.status": _SPEECH,
+    "tts.providers": _SPEECH,
+    "tts.enable": _SPEECH,
+    "tts.disable": _SPEECH,
+    "tts.convert": _SPEECH,
+    "tts.setProvider": _SPEECH,
+    "voicewake.get": _SPEECH,
+    "voicewake.set": _SPEECH,
+    "exec.approvals.get": _APPROVALS,
+    "exec.approvals.set": _APPROVALS,
+    "exec.approvals.node.get": _APPROVALS,
+    "exec.approvals.node.set": _APPROVALS,
+    "exec.approval.request": _APPROVALS,
+    "exec.approval.waitDecision": _APPROVALS,
+    "exec.approval.resolve": _APPROVALS,
+    "node.pair.request": _NODES,
+    "node.pair.list": _NODES,
+    "node.pair.approve": _NODES,
+    "node.pair.reject": _NODES,
+    "node.pair.verify": _NODES,
+    "node.rename": _NODES,
+    "node.list": _NODES,
+    "node.describe": _NODES,
+    "node.invoke": _NODES,
+    "node.invoke.result": _NODES,
+    "node.event": _NODES,
+    "browser.request": "the browser is not built",
+    "sessions.usage.timeseries": _UI,
+    "sessions.usage.logs": _UI,
+}

@@ -1,0 +1,319 @@
+"""Amazon Bedrock, over ConverseStream: every model there that can talk.
+
+`Settings` says where and with which key; without an address AWS's own is meant, and without a key
+(a Bedrock API key) AWS's own search for credentials. `create` makes the Provider; `models` tells
+what is known of each model. Needs the extra `homarus[bedrock]`, loaded at the first request.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import AuthFailed, ProviderTimeout, StreamBroken
+from homarus.core.message import Json, Message, Origin
+from homarus.providers.anthropic_request import (
+    Turn,
+    Turns,
+    called_names,
+    gone_tools,
+    opens_with_thought,
+    tool_list,
+    wire_names,
+)
+from homarus.providers.anthropic_thinking import (
+    INTERLEAVED_BETA,
+    Claude,
+    claude_of,
+    is_thinking,
+    thinking_fields,
+)
+from homarus.providers.aws import SIGN_IN, Signed, Signer, check_installed
+from homarus.providers.base import Delta, Request, ToolSpec
+from homarus.providers.bedrock_reply import Reply
+from homarus.providers.bedrock_request import API, Asked, converse
+from homarus.providers.catalog import Model
+from homarus.providers.chat_reply import Malformed
+from homarus.providers.eventstream import BadFrame, Frame, FrameReader
+from homarus.providers.failures import Problem, Subject, broken, error_of
+from homarus.providers.http import Endpoint, Settings
+
+__all__ = ["API", "Bedrock", "Settings", "create"]
+
+STREAM_TYPE = "application/vnd.amazon.eventstream"
+# What an error inside a stream would have been as an answer.
+_STATUSES = {
+    "validationException": 400,
+    "accessDeniedException": 403,
+    "modelTimeoutException": 408,
+    "modelStreamErrorException": 424,
+    "throttlingException": 429,
+    "internalServerException": 500,
+    "serviceUnavailableException": 503,
+}
+# How an answer ends when it was not the model that ended it.
+_FILTERED = frozenset({"guardrail_intervened", "content_filtered"})
+_BROKEN = {
+    "malformed_model_output": "the model's answer cannot be read",
+    "malformed_tool_use": "the model asked for a tool in a way that cannot be read",
+}
+# The caller's params that are Converse's own; what is neither here nor above goes to the model.
+_CONFIG = {
+    **{name: name for name in ("maxTokens", "temperature", "topP", "stopSequences")},
+    "max_tokens": "maxTokens",
+    "top_p": "topP",
+    "stop": "stopSequences",
+    "stop_sequences": "stopSequences",
+}
+_TOP = frozenset(
+    {
+        *("additionalModelResponseFieldPaths", "guardrailConfig", "outputConfig"),
+        *("performanceConfig", "promptVariables", "requestMetadata", "serviceTier", "toolConfig"),
+    }
+)
+_OURS = frozenset({"messages", "system", "modelId", "cacheRetention"})
+_SAMPLING = ("temperature", "topP", "top_k")
+
+
+def create(
+    settings: Settings,
+    *,
+    models: Iterable[Model] = (),
+    clock: Clock | None = None,
+    env: Mapping[str, str] | None = None,
+) -> "Bedrock":
+    """A provider; nothing is loaded or opened before its first request."""
+    check_installed()
+    known = {model.id: model for model in models}
+    return Bedrock(settings, known, clock or SystemClock(), env or {})
+
+
+class Bedrock:
+    """Bedrock in one region, for one account."""
+
+    api = API
+
+    def __init__(
+        self,
+        settings: Settings,
+        models: Mapping[str, Model],
+        clock: Clock,
+        env: Mapping[str, str],
+    ) -> None:
+        self.name = settings.name
+        self._settings, self._models, self._clock = settings, models, clock
+        self._signer = Signer(settings.base_url, env, bearer=bool(settings.api_key.strip()))
+        self._endpoint: Endpoint | None = None
+        self._wires: dict[str, _Wire] = {}
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Ask, and pass on the answer as it comes."""
+        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+        asked, names = self._wire(model).ask(request)
+        endpoint, signed = await self._signed(asked)
+        subject = endpoint.subject(request.model)
+        headers = {**signed.headers, "Accept": STREAM_TYPE, **model.headers}
+        reply, reader = Reply(), FrameReader()
+        try:
+            async with (
+                endpoint.post(signed.path, signed.body, subject, headers) as answer,
+                aclosing(answer.pieces()) as pieces,
+            ):
+                async for piece in pieces:
+                    for frame in reader.feed(piece):
+                        for delta in reply.add(*_event(frame, subject)):
+                            yield delta
+        except (StreamBroken, ProviderTimeout):
+            if not reply.finish:
+                raise  # after its end, a torn connection takes nothing away
+        except (Malformed, BadFrame) as exc:
+            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        except AuthFailed as exc:
+            fix = exc.fix if self._settings.api_key.strip() else SIGN_IN
+            raise AuthFailed(exc.message, fix=fix, status=exc.status) from exc
+        yield self._message(reply, model, subject, names)
+
+    async def close(self) -> None:
+        if self._endpoint is not None:
+            await self._endpoint.close()
+        self._signer.close()
+
+    async def _signed(self, asked: Asked) -> tuple[Endpoint, Signed]:
+        """The request, written and signed in a thread: it may have to ask for credentials."""
+        where = self._settings.base_url or "AWS"
+        secrets = (self._settings.api_key.strip(),)
+        subject = Subject(self.name, asked.model, where, secrets)
+        signed = await asyncio.to_thread(lambda: self._signer.sign(converse(asked), subject))
+        if self._endpoint is None:
+            settings = replace(self._settings, base_url=signed.origin)
+            self._endpoint = Endpoint(settings, self._clock)
+        return self._endpoint, signed
+
+    def _wire(self, model: Model) -> "_Wire":
+        wire = self._wires.get(model.id)
+        if wire is None:
+            wire = self._wires[model.id] = _Wire(model, self.name)
+        return wire
+
+    def _message(
+        self, reply: Reply, model: Model, subject: Subject, names: Mapping[str, str]
+    ) -> Message:
+        if not reply.finish:
+            raise broken(subject, "its answer ended before its end")
+        if reply.finish in _BROKEN:
+            raise broken(subject, _BROKEN[reply.finish])
+        if reply.finish in _FILTERED:
+            words = f"its filter stopped the answer ({reply.finish})"
+            raise error_of(subject, Problem(0, words, "content_filter"), midway=True)
+        parts = reply.message_parts(names)
+        if reply.finish == "model_context_window_exceeded" and not parts:
+            problem = Problem(0, "there is no room for an answer", "context_window_exceeded")
+            raise error_of(subject, problem, midway=True)
+        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
+        return Message("assistant", parts, self._clock.now_ms(), origin)
+
+
+class _Wire:
+    """How requests to one model look."""
+
+    def __init__(self, model: Model, provider: str) -> None:
+        self._model = model
+        # An inference profile's id may say nothing; its name may.
+        self._claude = claude_of(model.id) or claude_of(model.name.replace(" ", "-"))
+        thinking = self._claude is not None and self._claude.version >= (3, 7)
+        self._thinks = thinking and (model.reasoning or not model.known)
+        self._rich = self._claude is not None or "nova" in model.id.lower()
+        self._turns = Turns(
+            api=API,
+            provider=provider,
+            model=model.id,
+            sees_images=model.sees_images or not model.known,
+            unsigned=False,
+        )
+        self._tools: tuple[tuple[ToolSpec, ...], list[Json], dict[str, str]] = ((), [], {})
+
+    def ask(self, request: Request) -> tuple[Asked, Mapping[str, str]]:
+        """The request, and our names of its tools; what an earlier turn was made into is kept."""
+        # Newer ones bind their reasoning to what stood before it, and the way to say that it may
+        # be dropped when that has changed is not taken here: they think afresh.
+        replays = self._claude is None or not self._claude.binds
+        turns = self._turns.render(request.messages, reasoning=replays)
+        fields = self._fields(request, turns)
+        tools, names = self._offer(request, turns)
+        marker = _marker(self._claude, request.params)
+        asked = Asked(request.model, request.system, turns, tools, self._rich, marker, fields)
+        return asked, names
+
+    def _fields(self, request: Request, turns: list[Turn]) -> dict[str, Json]:
+        """Everything but messages, system and tools. The caller's params come last."""
+        top, config, own = _sorted(request.params)
+        wanted = config.pop("maxTokens", None) or request.max_tokens
+        most = self._most(wanted)
+        extra = {**self._thinking(request, turns, most), **own}
+        if wanted or _has_budget(extra):  # a budget counts against a limit that must be said
+            config["maxTokens"] = most
+        sampled = self._claude is None or self._claude.takes_sampling
+        if is_thinking(extra) or not sampled:  # it refuses them
+            for name in _SAMPLING:
+                config.pop(name, None)
+                extra.pop(name, None)
+        fields = {"inferenceConfig": config, "additionalModelRequestFields": _said(extra)}
+        return {**{name: value for name, value in fields.items() if value}, **top}
+
+    def _thinking(self, request: Request, turns: list[Turn], most: int) -> dict[str, Json]:
+        """What a Claude is told about thinking, in its own fields."""
+        if not self._thinks:
+            return {}
+        fields = dict(thinking_fields(self._claude, request.thinking, most))
+        if _has_budget(fields):
+            if not opens_with_thought(turns):
+                return {}  # it would be refused in the middle of others' work
+            if self._claude is not None and self._claude.version >= (4, 0):
+                fields["anthropic_beta"] = [INTERLEAVED_BETA]
+        elif is_thinking(fields):
+            thinking = fields["thinking"].items()
+            fields["thinking"] = {k: v for k, v in thinking if k != "block_binding"}
+        return fields
+
+    def _most(self, wanted: Json) -> int:
+        most = self._model.max_tokens
+        if not isinstance(wanted, int | float) or not 1 <= wanted < 1e9:
+            return most
+        return min(int(wanted), most) if self._model.known else int(wanted)
+
+    def _offer(self, request: Request, turns: list[Turn]) -> tuple[list[Json], Mapping[str, str]]:
+        """The tools, and our names of them."""
+        if request.tools and self._model.calls_tools:
+            if request.tools != self._tools[0]:
+                named = wire_names(request.tools)
+                ours = {wire: spec.name for wire, spec in named.items()}
+                self._tools = (request.tools, json.loads(tool_list(named)), ours)
+            return self._tools[1:]
+        gone = called_names(turns)
+        return json.loads(gone_tools(gone)), {}
+
+
+def _sorted(
+    params: Mapping[str, Json],
+) -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
+    """The caller's params by where they go: beside the messages, to Converse, to the model."""
+    top: dict[str, Json] = {}
+    config: dict[str, Json] = {}
+    own: dict[str, Json] = {}
+    for name, value in params.items():
+        if name in _CONFIG:
+            config[_CONFIG[name]] = [value] if isinstance(value, str) else value
+        elif name in _TOP:
+            top[name] = value
+        elif name in {"inferenceConfig", "additionalModelRequestFields"}:
+            held = config if name == "inferenceConfig" else own
+            held.update(value if isinstance(value, Mapping) else {})
+        elif name not in _OURS:
+            own[name] = value
+    return _said(top), _said(config), own
+
+
+def _marker(claude: Claude | None, params: Mapping[str, Json]) -> dict[str, Json]:
+    """The cache point for a model that takes one in every place."""
+    retention = params.get("cacheRetention")
+    if claude is None or retention == "none":
+        return {}
+    if claude.version < (3, 7) and claude != Claude("haiku", (3, 5)):
+        return {}
+    lasts = retention == "long" and claude.version >= (4, 5)
+    return {"type": "default", **({"ttl": "1h"} if lasts else {})}
+
+
+def _has_budget(fields: Mapping[str, Json]) -> bool:
+    thinking = fields.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
+def _said(fields: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _event(frame: Frame, subject: Subject) -> tuple[str, Mapping[str, Json]]:
+    """A frame's name and what it holds; one that tells of an error raises it."""
+    headers = frame.headers
+    kind = headers.get(":message-type", "event")
+    if kind == "error":
+        code, words = headers.get(":error-code", ""), headers.get(":error-message", "")
+        raise error_of(subject, Problem(0, words or code, code.lower()), midway=True)
+    try:
+        held = json.loads(frame.payload) if frame.payload else {}
+    except (ValueError, RecursionError) as exc:
+        raise Malformed(f"{exc} in {frame.payload[:80]!r}") from exc
+    if not isinstance(held, dict):
+        raise Malformed(f"{frame.payload[:80]!r} is not an object")
+    if kind == "exception":
+        raise _exception(headers.get(":exception-type", ""), held, subject)
+    return headers.get(":event-type", ""), held
+
+
+def _exception(name: str, held: Mapping[str, Json], subject: Subject) -> Exception:
+    words = held.get("message") or held.get("Message") or held.get("originalMessage") or name
+    status = _STATUSES.get(name[:1].lower() + name[1:], 0)
+    return error_of(subject, Problem(status, str(words), name.lower()), midway=True)

@@ -1,0 +1,189 @@
+"""Our messages as a request of Bedrock's Converse: valid by construction.
+
+Converse is Anthropic's messages API in other words, and the turns are made as for that: they
+alternate, begin and end with the user, and every call is answered at once. Here they are put into
+Converse's words, within what Bedrock takes: so many pictures and documents, no blank text, a list
+of tools wherever there are calls.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from homarus.core.message import Json
+from homarus.providers.anthropic_request import Turn
+from homarus.providers.chat_request import NO_OUTPUT, NO_TEXT, PICTURE_BELOW, PICTURES
+
+API = "bedrock-converse-stream"
+# The most that one request may hold.
+MAX_PICTURES = 20
+MAX_DOCUMENTS = 5
+MAX_DEPTH = 100  # of a tool's input or schema; the library that checks it goes down by recursion
+MARKED_TURNS = 2  # with tools and system that makes the vendor's four markers
+OLD_FILE = "[An older document was left out: there are too many.]"
+OLD_PICTURE = "[An older picture was left out: there are too many.]"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request on its way. `fields` is all that is not here.
+
+    `rich` says that the model takes pictures, and the word `error`, inside a tool's result.
+    `marker` is the cache point to set; empty for none.
+    """
+
+    model: str
+    system: str
+    turns: Sequence[Turn]
+    tools: Sequence[Mapping[str, Json]]
+    rich: bool
+    marker: Mapping[str, Json] = field(default_factory=dict)
+    fields: Mapping[str, Json] = field(default_factory=dict)
+
+
+def converse(asked: Asked) -> dict[str, Json]:
+    """The request, as AWS's library wants it."""
+    mark = [{"cachePoint": dict(asked.marker)}] if asked.marker else []
+    request: dict[str, Json] = {
+        "modelId": asked.model,
+        "messages": messages(asked.turns, rich=asked.rich, mark=mark),
+    }
+    if asked.system.strip():
+        request["system"] = [{"text": _encodable(asked.system)}, *mark]
+    if asked.tools:
+        request["toolConfig"] = {"tools": [*map(_tool, asked.tools), *mark]}
+    return {**request, **asked.fields}
+
+
+def messages(
+    turns: Iterable[Turn], *, rich: bool, mark: Sequence[Mapping[str, Json]] = ()
+) -> list[Json]:
+    """The turns as messages; `mark` ends the user's last two."""
+    names = (f"document {number}" for number in range(1, 1_000_000))
+    made: list[Json] = []
+    for turn in turns:
+        blocks = json.loads(turn.json())["content"]
+        content = [block for raw in blocks for block in _block(raw, names)]
+        if not rich:
+            content = list(_plain_results(content))
+        made.append({"role": turn.role, "content": content})
+    _leave_out(made, "image", MAX_PICTURES, OLD_PICTURE)
+    _leave_out(made, "document", MAX_DOCUMENTS, OLD_FILE)
+    for message in made:
+        _accompany(message["content"])
+    for message in [each for each in made if each["role"] == "user"][-MARKED_TURNS:]:
+        message["content"] += mark
+    return made
+
+
+def _block(raw: Mapping[str, Json], names: Iterator[str]) -> list[dict[str, Json]]:
+    """One block in Converse's words."""
+    match raw["type"]:
+        case "text":
+            return [{"text": raw["text"]}]
+        case "thinking":
+            signed = {"text": raw["thinking"], "signature": raw["signature"]}
+            return [{"reasoningContent": {"reasoningText": signed}}]
+        case "redacted_thinking":
+            data = _bytes(raw["data"])
+            return [{"reasoningContent": {"redactedContent": data}}] if data else []
+        case "tool_use":
+            given = raw["input"] if is_shallow(raw["input"]) else {}
+            call = {"toolUseId": raw["id"], "name": raw["name"], "input": given}
+            return [{"toolUse": call}]
+        case "tool_result":
+            content = [block for inner in raw["content"] for block in _block(inner, names)]
+            result = {"toolUseId": raw["tool_use_id"], "content": content}
+            failed = {"status": "error"} if raw.get("is_error") else {}
+            return [{"toolResult": {**result, **failed}}]
+        case "image":
+            kind = raw["source"]["media_type"].removeprefix("image/")
+            return [{"image": {"format": kind, "source": {"bytes": _bytes(raw["source"]["data"])}}}]
+        case _:
+            return [_document(raw["source"], names)]
+
+
+def _document(source: Mapping[str, Json], names: Iterator[str]) -> dict[str, Json]:
+    if source["type"] == "text":  # as words it counts against no limit, and every model reads it
+        return {"text": source["data"] if source["data"].strip() else NO_TEXT}
+    data = {"bytes": _bytes(source["data"])}
+    return {"document": {"format": "pdf", "name": next(names), "source": data}}
+
+
+def _plain_results(content: Iterable[dict[str, Json]]) -> Iterator[dict[str, Json]]:
+    """Results of words alone; their pictures and documents follow behind the last of them."""
+    shown: list[dict[str, Json]] = []
+    for block in content:
+        result = block.get("toolResult")
+        if result is None:
+            if shown:
+                yield from ({"text": PICTURES}, *shown)
+                shown = []
+            yield block
+            continue
+        words = [inner for inner in result["content"] if "text" in inner]
+        files = [inner for inner in result["content"] if "text" not in inner]
+        shown += files
+        below = {"text": PICTURE_BELOW if files else NO_OUTPUT}
+        yield {"toolResult": {"toolUseId": result["toolUseId"], "content": words or [below]}}
+    if shown:
+        yield from ({"text": PICTURES}, *shown)
+
+
+def _leave_out(made: Iterable[Json], kind: str, most: int, note: str) -> None:
+    """Keep the newest of a kind; a note stands for each of the others."""
+    lists = [inner for message in made for inner in _contents(message["content"])]
+    places = [(held, at) for held in lists for at, block in enumerate(held) if kind in block]
+    for held, at in places[: max(0, len(places) - most)]:
+        held[at] = {"text": note}
+
+
+def _contents(content: list[Json]) -> Iterator[list[Json]]:
+    """The lists of blocks in a turn, in the order of what they show."""
+    for block in content:
+        if "toolResult" in block:
+            yield block["toolResult"]["content"]
+    yield content
+
+
+def _accompany(content: list[Json]) -> None:
+    """A document goes with words, or is refused."""
+    if any("document" in block for block in content) and not any("text" in b for b in content):
+        content.append({"text": NO_TEXT})
+
+
+def _tool(raw: Mapping[str, Json]) -> dict[str, Json]:
+    schema = raw["input_schema"] if is_shallow(raw["input_schema"]) else {"type": "object"}
+    words = raw["description"] if raw["description"].strip() else raw["name"]
+    spec = {"name": raw["name"], "description": words, "inputSchema": {"json": schema}}
+    return {"toolSpec": spec}
+
+
+def is_shallow(value: Json) -> bool:
+    """Whether a value goes down no further than can be checked."""
+    level: list[Json] = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [held for each in level for held in _held(each)]
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def _held(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _bytes(data: str) -> bytes:
+    try:
+        return base64.b64decode(data)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,255 @@
+"""Bedrock's dialect: Converse, and ConverseStream in AWS's binary event stream."""
+
+import itertools
+import json
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+from zlib import crc32
+
+from homarus.core.message import Json
+from homarus.testing.model_server.dialect import Ask, Refusal, Said
+from homarus.testing.model_server.script import (
+    Call,
+    CallTools,
+    Content,
+    Fail,
+    Overflow,
+    Say,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+
+SIGNATURE = "bW9jay1zaWduYXR1cmU="
+STREAM_TYPE = "application/vnd.amazon.eventstream"
+
+_PATH = re.compile(r"/model/([^/]+)/converse(-stream)?$")
+_STOPS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "toolUse": "tool_use",
+    "filtered": "content_filtered",
+}
+# What the service says for each status: message, type.
+_REFUSALS: dict[int, tuple[str, str]] = {
+    400: ("The provided model identifier is invalid.", "ValidationException"),
+    401: ("Authentication failed.", "UnauthorizedException"),
+    403: ("The security token included in the request is invalid.", "UnrecognizedClientException"),
+    404: ("Could not resolve the foundation model.", "ResourceNotFoundException"),
+    408: ("The model took too long.", "ModelTimeoutException"),
+    424: ("The model failed.", "ModelErrorException"),
+    429: ("Too many requests, please wait before trying again.", "ThrottlingException"),
+    500: ("The server failed.", "InternalServerException"),
+    503: ("Bedrock is unable to process your request.", "ServiceUnavailableException"),
+}
+_TROUBLES = {"server_error": "internalServerException"}
+_ids = itertools.count(1)
+
+
+class BedrockDialect:
+    """Everything under a model."""
+
+    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+        found = _PATH.search(path)
+        if found is None or not isinstance(body, dict):
+            return None
+        return Ask(
+            model=unquote(found[1]),
+            stream=bool(found[2]),
+            said=[said for turn in _objects(body.get("messages")) for said in _said(turn)],
+            tools=len((body.get("toolConfig") or {}).get("tools", ())),
+            body_bytes=body_bytes,
+            body=body,
+            content_type=STREAM_TYPE,
+        )
+
+    def other(self, method: str, path: str, body: Json) -> Json | None:
+        return None
+
+    def speak(self, ask: Ask) -> "ConverseSpeaker":
+        return ConverseSpeaker(ask)
+
+    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
+        content: list[Json] = []
+        for step in steps:
+            match step:
+                case Think():
+                    thought = {"text": "".join(step.pieces), "signature": SIGNATURE}
+                    content.append({"reasoningContent": {"reasoningText": thought}})
+                case Say():
+                    content.append({"text": "".join(step.pieces)})
+                case CallTools():
+                    content += [{"toolUse": {**_tool(c), "input": _input(c)}} for c in step.calls]
+                case _:
+                    pass
+        answer = {"message": {"role": "assistant", "content": content}}
+        metrics = {"usage": _usage(ask, steps), "metrics": {"latencyMs": 1}}
+        return _json({"output": answer, "stopReason": _stop(steps), **metrics})
+
+    def refuse(self, step: Fail | Overflow) -> Refusal:
+        if isinstance(step, Overflow):
+            return _refusal(400, "Input is too long for requested model.", "ValidationException")
+        words, kind = _REFUSALS.get(step.status, (f"Status {step.status}.", ""))
+        refusal = _refusal(step.status, step.message or words, step.code or kind)
+        if step.body is not None:
+            return Refusal(step.status, step.body, refusal.headers)
+        return refusal
+
+
+class ConverseSpeaker:
+    """One streamed answer: its blocks come one after the other."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._steps: list[Content] = []
+        self._index = -1
+        self._open = ""  # the kind of the block that is open
+
+    def begin(self) -> list[bytes]:
+        return [event("messageStart", role="assistant")]
+
+    def say(self, step: Content) -> Iterable[bytes]:
+        self._steps.append(step)
+        match step:
+            case Think():
+                return self._think(step.pieces)
+            case Say():
+                return self._say(step.pieces)
+            case CallTools():
+                return self._call_tools(step)
+            case Tokens() | Stop():
+                return ()
+
+    def trouble(self, step: Trouble) -> list[bytes]:
+        name = _TROUBLES.get(step.code, step.code)
+        headers = {":exception-type": name, ":message-type": "exception"}
+        return [frame(headers, _json({"message": step.message}))]
+
+    def end(self) -> list[bytes]:
+        usage, metrics = _usage(self._ask, self._steps), {"latencyMs": 1}
+        return [
+            *self._close(),
+            event("messageStop", stopReason=_stop(self._steps)),
+            event("metadata", usage=usage, metrics=metrics),
+        ]
+
+    def _think(self, pieces: Sequence[str]) -> Iterator[bytes]:
+        yield from self._begin("reasoning")
+        for piece in pieces:
+            yield self._delta({"reasoningContent": {"text": piece}})
+
+    def _say(self, pieces: Sequence[str]) -> Iterator[bytes]:
+        yield from self._begin("text")
+        for piece in pieces:
+            yield self._delta({"text": piece})
+
+    def _call_tools(self, step: CallTools) -> Iterator[bytes]:
+        for call in step.calls:
+            yield from self._begin("toolUse", another=True)
+            start = {"toolUse": _tool(call)}
+            yield event("contentBlockStart", start=start, contentBlockIndex=self._index)
+            text = call.args if isinstance(call.args, str) else json.dumps(dict(call.args))
+            for at in range(0, len(text), step.piece_chars):
+                yield self._delta({"toolUse": {"input": text[at : at + step.piece_chars]}})
+
+    def _begin(self, kind: str, *, another: bool = False) -> list[bytes]:
+        """Text and reasoning begin with their first piece; there is no event for it."""
+        if self._open == kind and not another:
+            return []
+        closed = self._close()
+        self._index += 1
+        self._open = kind
+        return closed
+
+    def _close(self) -> list[bytes]:
+        kind, self._open = self._open, ""
+        if not kind:
+            return []
+        signed = [self._delta({"reasoningContent": {"signature": SIGNATURE}})]
+        stop = event("contentBlockStop", contentBlockIndex=self._index)
+        return [*(signed if kind == "reasoning" else ()), stop]
+
+    def _delta(self, delta: Json) -> bytes:
+        return event("contentBlockDelta", delta=delta, contentBlockIndex=self._index)
+
+
+def event(name: str, **fields: Json) -> bytes:
+    """One event as a frame; padded, as the service does against eavesdroppers."""
+    headers = {":event-type": name, ":message-type": "event"}
+    return frame(headers, _json({**fields, "p": "abcdefghij"[: next(_ids) % 10]}))
+
+
+def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """A frame of AWS's event stream."""
+    raw = b"".join(
+        struct.pack("!B", len(name)) + name.encode() + _text(value)
+        for name, value in {**headers, ":content-type": "application/json"}.items()
+    )
+    lengths = struct.pack("!II", len(raw) + len(payload) + 16, len(raw))
+    data = lengths + struct.pack("!I", crc32(lengths)) + raw + payload
+    return data + struct.pack("!I", crc32(data))
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("!BH", 7, len(raw)) + raw
+
+
+def _said(turn: Mapping[str, Json]) -> Iterator[Said]:
+    """A turn; the results in a user's turn count as the tools' own words."""
+    blocks = _objects(turn.get("content"))
+    results = [block["toolResult"] for block in blocks if "toolResult" in block]
+    yield from (Said("tool", _text_of(_objects(result.get("content")))) for result in results)
+    own = [block for block in blocks if "toolResult" not in block and "cachePoint" not in block]
+    if own:
+        calls = any("toolUse" in block for block in own)
+        yield Said(str(turn.get("role")), _text_of(own), calls=calls)
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text_of(blocks: Iterable[Mapping[str, Json]]) -> str:
+    return "\n".join(text for b in blocks if isinstance(text := b.get("text"), str))
+
+
+def _tool(call: Call) -> dict[str, Json]:
+    return {"toolUseId": call.id or f"tooluse_{next(_ids):08x}", "name": call.name}
+
+
+def _input(call: Call) -> Json:
+    return json.loads(call.args) if isinstance(call.args, str) else dict(call.args)
+
+
+def _stop(steps: Sequence[Content]) -> str:
+    for step in reversed(steps):
+        if isinstance(step, Stop):
+            return _STOPS[step.reason]
+    return "tool_use" if any(isinstance(step, CallTools) for step in steps) else "end_turn"
+
+
+def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
+    tokens = next((step for step in reversed(steps) if isinstance(step, Tokens)), None)
+    if tokens is None:
+        pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
+        tokens = Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    return {
+        "inputTokens": tokens.given - tokens.cached,
+        "outputTokens": tokens.answered,
+        "totalTokens": tokens.given + tokens.answered,
+        "cacheReadInputTokens": tokens.cached,
+        "cacheWriteInputTokens": 0,
+    }
+
+
+def _refusal(status: int, words: str, kind: str) -> Refusal:
+    headers = {"x-amzn-ErrorType": kind} if kind else {}
+    return Refusal(status, _json({"message": words}), headers)
+
+
+def _json(value: Json) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,1 @@
+"""Recorded attacks, tried on the product through its own entry points."""

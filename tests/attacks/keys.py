@@ -1,0 +1,121 @@
+"""`session_key`: two conversations that must not become one, and keys that are not the caller's."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from homarus.core import keys
+from homarus.core.errors import HomarusError, UserError
+from homarus.core.message import ToolCall
+from homarus.core.principal import Principal
+from homarus.gateway.bounds import Bounds
+from homarus.policy.decide import Verdict
+from homarus.store.base import SessionRecord
+from homarus.store.sqlite import open_store
+from homarus.tools.builtin import files, search
+from homarus.tools.call import call
+from homarus.tools.registry import Registry
+from homarus.tools.tool import ToolContext
+from tests.attacks.cases import Case, Judge, NotRun
+
+
+@contextmanager
+def world() -> Iterator[Judge]:
+    """Nothing but functions; a store or a tool where a case asks for one."""
+    yield _judge
+
+
+def _judge(case: Case) -> str:
+    a, b, relation = case["a"], case["b"], case["relation"]
+    match a.get("kind", "chat"):
+        case "tenant":
+            return asyncio.run(_two_tenants(a, b))
+        case "memory_search":
+            return asyncio.run(_ask_memory(a))
+        case "http":
+            return "" if relation == "reject" and _is_refused(a) else "was let in"
+        case "hook":
+            seen = [keys.is_hook(each["key"]) for each in (a, b)]
+            return "" if relation == "both_untrusted" and all(seen) else f"is a hook's: {seen}"
+    return _compare(_derive(a), _derive(b), relation)
+
+
+def _compare(first: str | None, second: str | None, relation: str) -> str:
+    if relation == "must_equal":
+        return "" if first is not None and first == second else f"{first} and {second}"
+    if relation.startswith("must_differ"):
+        if first is None or second is None:
+            return "" if relation.endswith("reject") else f"refused: {first}, {second}"
+        if not all(keys.store_key(key) == key for key in (first, second)):
+            return "a key that is stored otherwise"
+        return "" if first != second else f"both are {first}"
+    raise NotRun(f"relation {relation}")
+
+
+def _derive(told: dict[str, Any]) -> str | None:
+    """The key of a described conversation; None when it is refused."""
+    try:
+        match told.get("kind", "chat"):
+            case "chat":
+                return _chat_key(told)
+            case "cron":
+                return keys.cron_key("main", told["job"], told.get("run", ""))
+            case "subagent":
+                name = f"{told['parent']}::{told['child']}"
+                return keys.store_key(name, agents=[told["child"]])
+    except UserError:
+        return None
+    raise NotRun(f"conversations of kind {told['kind']}")
+
+
+def _chat_key(told: dict[str, Any]) -> str:
+    kind = {"dm": "direct"}.get(told["chat_type"], told["chat_type"])
+    peer = told.get("peer") if kind == "direct" else told.get("group")
+    key = keys.peer_key(
+        told["agent"],
+        told["channel"],
+        kind,
+        "" if peer is None else str(peer),
+        account=told.get("account"),
+        scope=told.get("dm_scope", "main"),
+    )
+    return keys.thread_key(key, told.get("thread"))
+
+
+def _is_refused(asked: dict[str, Any]) -> bool:
+    try:
+        key = keys.store_key(asked["key"], asked.get("caller_agent", keys.DEFAULT_AGENT))
+        Bounds(asked.get("caller_agent", ""), asked.get("caller", "")).check(key)
+    except HomarusError:
+        return True
+    return False
+
+
+async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_store(Path(folder)) as store:
+            mine, theirs = (store.scoped(Principal(team=each["tenant"])) for each in (a, b))
+            async with mine.commit() as unit:
+                unit.put_session(SessionRecord(a["key"], "main", "s1", 1))
+            if not await mine.session(a["key"]):
+                return "a tenant does not find its own session"
+            if await theirs.session(b["key"]) or await theirs.sessions():
+                return "a tenant sees another's session"
+    return ""
+
+
+async def _ask_memory(a: dict[str, Any]) -> str:
+    """Through the tools as a model has them; a tool that is not there is denied too."""
+
+    async def allow(_call: ToolCall) -> Verdict:
+        return Verdict("allow", "")
+
+    key = keys.peer_key("main", "telegram", "group" if a["session"] == "group" else "direct", "1")
+    with tempfile.TemporaryDirectory() as folder:
+        ctx = ToolContext(key, "main", Path(folder))
+        asked = ToolCall("1", "memory_search", {"query": "private"})
+        given = await call(Registry.from_modules(files, search), ctx, asked, allow)
+    return "" if given.is_error else "private memory was read"

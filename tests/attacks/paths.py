@@ -1,0 +1,87 @@
+"""`path_traversal`: paths a model was talked into, through the file tools as a model calls them."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from homarus.core.message import ToolCall, ToolReturn
+from homarus.policy.decide import Verdict
+from homarus.tools.builtin import files
+from homarus.tools.call import call
+from homarus.tools.registry import Registry
+from homarus.tools.tool import ToolContext
+from tests.attacks.cases import Case, Judge, NotRun
+
+SECRET = "TOPSECRET"
+LINKS = {
+    "link_out": "{out}/secret",
+    "link_dir": "{out}",
+    "link_in": "sub",
+    "dangling": "{out}/new",
+    "chain1": "chain2",
+    "chain2": "{out}/secret",
+    "sub/link_up": "../..",
+}
+
+
+@contextmanager
+def world() -> Iterator[Judge]:
+    """What the cases' `fixture` describes, a new one for each, with a folder of ours for `/`."""
+
+    def judge(case: Case) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            return _judge(_build(Path(folder)), case)
+
+    yield judge
+
+
+def _build(base: Path) -> Path:
+    outside, root = base / "outside", base / "ws"
+    (root / "sub").mkdir(parents=True)
+    for path in (outside / "secret", base / "ws-evil" / "x", base / ".openclaw" / "x.json"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SECRET)
+    for name in ("a.txt", "notes.md"):
+        (root / name).write_text("hello\n")
+    for name, target in LINKS.items():
+        (root / name).symlink_to(target.format(out=outside))
+    os.link(outside / "secret", root / "hard")
+    os.mkfifo(root / "fifo")
+    return base
+
+
+def _judge(base: Path, case: Case) -> str:
+    if case["op"] not in {"read", "write"}:
+        raise NotRun(f"no tool does {case['op']}")
+    if "race" in case:
+        raise NotRun("races are run by tests/unit/tools")
+    path = str(case["path"])
+    if path.startswith(("/ws", "/outside", "@/outside", "file:///outside")):
+        at = path.index("/ws" if path.startswith("/ws") else "/outside")
+        path = f"{path[:at]}{base}{path[at:]}"
+    before = _files(base)
+    given = _use(base / "ws", case["op"], path)
+    if SECRET in given.text:
+        return "the secret was read"
+    if given.is_error != (case["expected"] == "deny"):
+        return f"answered {given.text[:100]!r}"
+    if given.is_error and _files(base) != before:
+        return "refused, and something was written"
+    return ""
+
+
+def _files(base: Path) -> dict[Path, bytes]:
+    return {p: p.read_bytes() for p in base.rglob("*") if p.is_file()}
+
+
+def _use(root: Path, op: str, path: str) -> ToolReturn:
+    async def allow(_call: ToolCall) -> Verdict:
+        return Verdict("allow", "")
+
+    args = {"path": path} | ({"content": "pwned"} if op == "write" else {})
+    ctx = ToolContext("agent:main:main", "main", root)
+    tools = Registry.from_modules(files)
+    return asyncio.run(call(tools, ctx, ToolCall("1", op, args), allow))

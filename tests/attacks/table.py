@@ -1,0 +1,12 @@
+"""Which categories have an entry point: the one table. What is not here is listed as such."""
+
+from tests.attacks import doors, frames, keys, logs, paths
+from tests.attacks.cases import World
+
+WORLDS: dict[str, World] = {
+    "path_traversal": paths.world,
+    "ws_origin_host_auth": doors.world,
+    "frames_json": frames.world,
+    "session_key": keys.world,
+    "redaction_log": logs.world,
+}

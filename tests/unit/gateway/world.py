@@ -1,0 +1,158 @@
+"""A gateway with a program behind it, on a state directory of its own and a scripted model."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from homarus.app import App
+from homarus.config.load import load
+from homarus.config.paths import Paths
+from homarus.core.errors import ProviderError
+from homarus.core.message import Json, Message, Origin, Part, Text, Usage
+from homarus.gateway.auth import Auth
+from homarus.gateway.handshake import Gate
+from homarus.gateway.method import Call, Caller
+from homarus.gateway.methods import METHODS, UNBUILT
+from homarus.gateway.server import Gateway
+from homarus.providers.base import Provider
+from homarus.providers.catalog import Model
+from homarus.providers.models import Models, Wish
+from homarus.store.sqlite import open_store
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import Hang, ScriptedProvider
+from homarus.tools.tool import nobody
+
+ADMIN = frozenset({"operator.admin"})
+CONFIG: dict[str, Any] = {
+    "agents": {"defaults": {"model": {"primary": "mock/mock-1"}}},
+    "models": {
+        "providers": {
+            "mock": {
+                "baseUrl": "http://127.0.0.1:9/v1",
+                "apiKey": "sk-very-secret-key",
+                "api": "openai-completions",
+                "models": [{"id": "mock-1", "name": "Mock 1", "contextWindow": 1_000_000}],
+            }
+        }
+    },
+}
+
+
+def answer(*parts: Part | str, tokens: int = 100) -> Message:
+    """What the model says."""
+    usage = Usage(input=tokens, output=3, cost=0.25)
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message(
+        "assistant", made, origin=Origin("openai-completions", "mock", "mock-1", usage=usage)
+    )
+
+
+class ScriptedModels(Models):
+    """The configured models, all of them answered for by one script."""
+
+    script: ScriptedProvider
+
+    async def road(self, wish: Wish) -> tuple[Provider, Model]:
+        return self.script, self.check(wish.ref or (await self.choice()).ref)
+
+
+class Recorder(Gateway):
+    """A gateway that remembers what it told everybody."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.told: list[tuple[str, Json]] = []
+
+    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None:
+        self.told.append((event, payload))
+        super().broadcast(event, payload, drop_if_slow=drop_if_slow)
+
+    def chats(self, run_id: str) -> list[Json]:
+        return [told for name, told in self.told if name == "chat" and told["runId"] == run_id]
+
+
+class World:
+    """Everything a test asks for."""
+
+    def __init__(self, app: App, gateway: Recorder, model: ScriptedProvider) -> None:
+        self.app, self.gateway, self.model = app, gateway, model
+        self.accepted: list[Json] = []
+
+    def caller(self, *scopes: str) -> Caller:
+        return Caller(
+            conn_id="conn-1",
+            client_id="cli",
+            mode="cli",
+            device_id="d" * 64,
+            scopes=frozenset(f"operator.{scope}" for scope in scopes) or ADMIN,
+            caps=frozenset({"tool-events"}),
+        )
+
+    async def ask(self, method: str, params: Json = None, *scopes: str, **named: Json) -> Json:
+        """One request; `named` are params, in the wire's spelling."""
+        caller = self.caller(*scopes)
+        call = Call(self.app, self.gateway, caller, "1", self.accepted.append)
+        return await METHODS[method](call, params if params is not None else named)
+
+    async def send(self, text: str, run_id: str = "run-1", key: str = "main", **more: Json) -> Json:
+        """A message, and the wait for its end."""
+        params = {"sessionKey": key, "message": text, "idempotencyKey": run_id, **more}
+        said = await self.ask("chat.send", params)
+        await self.ended(run_id)
+        return said
+
+    async def ended(self, run_id: str) -> None:
+        """Until a run's last chat event."""
+        async with asyncio.timeout(10):
+            while not any(c["state"] != "delta" for c in self.gateway.chats(run_id)):
+                await asyncio.sleep(0.001)
+
+    async def live(self, run_id: str) -> None:
+        """Until a run is under way."""
+        async with asyncio.timeout(10):
+            while run_id not in self.app.live_runs():
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def world(
+    folder: Path,
+    script: Iterable[Message | ProviderError | Hang] = (),
+    config: dict[str, Any] | None = None,
+) -> AsyncIterator[World]:
+    """A World on `folder`; closed when the block ends."""
+    state = folder / "state"
+    state.mkdir(exist_ok=True)
+    file = state / "openclaw.json"
+    if not file.exists():
+        written = {**CONFIG, **(config or {}), "logging": {"file": str(folder / "homarus.log")}}
+        file.write_text(json.dumps(written), encoding="utf-8")
+    env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(state), "SECRET_NAME": "s3cret-value"}
+    paths = Paths.find(env)
+    loaded = load(paths, env)
+    clock, model = FakeClock(), ScriptedProvider(script)
+    models = ScriptedModels(loaded.config, loaded.env, paths, clock)
+    ScriptedModels.script = model
+    gate = Gate.make(loaded.config.gateway, Auth("token", "right"), 18789, state, clock)
+    async with open_store(state) as store, asyncio.TaskGroup() as group:
+        app = App(
+            loaded=loaded,
+            paths=paths,
+            models=models,
+            store=store,
+            group=group,
+            clock=clock,
+            ask=nobody,
+        )
+        gateway = Recorder(gate=gate, methods=METHODS, unbuilt=UNBUILT, clock=clock)
+        running = group.create_task(gateway.run(app))
+        await gateway.ready.wait()
+        try:
+            yield World(app, gateway, model)
+        finally:
+            for record in await store.sessions():
+                app.abort(record.key)
+            running.cancel()
