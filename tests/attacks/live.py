@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,8 @@ class Live:
                 return 0
 
     def memory_bytes(self) -> int:
-        with open(f"/proc/{self.pid}/statm", encoding="ascii") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
@@ -58,10 +58,16 @@ def gateway() -> Iterator[Live]:
     """The real program in a home of its own."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        configure(home, {"gateway": {"auth": {"token": TOKEN}}})
+        log = str(home / ".openclaw" / "gateway.log")
+        configure(home, {"gateway": {"auth": {"token": TOKEN}}, "logging": {"file": log}})
         command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=environment(home), cwd=home
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment(home),
+            cwd=home,
         ) as process:
             try:
                 assert process.stdout is not None
@@ -124,10 +130,8 @@ class Caller:
     def send(self, data: bytes | str, opcode: int = TEXT, *, fin: bool = True) -> None:
         """A frame as it is. A gateway that has hung up meanwhile is heard of by `read`."""
         payload = data.encode() if isinstance(data, str) else data
-        try:
+        with suppress(ConnectionError):
             self._sock.sendall(frame(payload, opcode, fin=fin))
-        except ConnectionError:
-            pass
 
     def read(self) -> tuple[int, bytes]:
         """The next frame: its kind and payload; a close when there is no more."""

@@ -102,7 +102,7 @@ class Runner:
             async with asyncio.timeout(None) as scope:
                 live = self._live[key] = _Live(run_id, scope)
                 async with self._lanes.enter(f"session:{key}", "main"):
-                    outcome = await self._answer(inbound, tell, outcome, scope)
+                    outcome = await self._answer(inbound, tell, outcome, live)
         except TimeoutError:
             outcome = self._stopped(outcome, live)
         except HomarusError as exc:
@@ -121,7 +121,8 @@ class Runner:
         if live is None or (run_id and live.run_id != run_id):
             return ()
         live.aborted = True
-        live.scope.reschedule(0)
+        if not live.scope.expired():  # else it is ending already
+            live.scope.reschedule(0)
         return (live.run_id,)
 
     def live(self, key: str | None = None) -> tuple[str, ...]:
@@ -142,12 +143,14 @@ class Runner:
         inbound: Inbound,
         emit: Callable[[Fact], None],
         outcome: Outcome,
-        scope: asyncio.Timeout,
+        live: _Live,
     ) -> Outcome:
         key = outcome.session_key
         agent = self._agent(agent_of(key))
         wishes = inbound.wishes
-        scope.reschedule(asyncio.get_running_loop().time() + (wishes.timeout_s or agent.timeout_s))
+        if not live.aborted:  # a run may be stopped before it begins
+            limit_s = wishes.timeout_s or agent.timeout_s
+            live.scope.reschedule(asyncio.get_running_loop().time() + limit_s)
         session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
         provider, model = await self._connect(
             Wish(

@@ -16,12 +16,13 @@ from homarus.agent.workspace import SEEDED
 from homarus.config.check import unbuilt
 from homarus.config.load import Examined, examine
 from homarus.config.paths import Paths, shorten
-from homarus.config.resolve import agent_settings, agents
+from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.schema import Config
 from homarus.config.source import read_text
+from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.providers.choose import choose
-from homarus.providers.connect import connect
+from homarus.providers.choose import Choice
+from homarus.providers.models import Models, Wish
 from homarus.store.sqlite import check_database
 
 State: TypeAlias = Literal["ok", "note", "bad"]
@@ -104,9 +105,17 @@ def _workspace(agent: str, workspace: Path, shown: str) -> Finding:
 
 
 def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> Finding:
+    async def look() -> Choice:
+        models = Models(config, env, paths, SystemClock())
+        try:
+            choice = await models.choice()
+            await models.road(Wish(default_agent(config), choice.ref))  # a missing key is told here
+            return choice
+        finally:
+            await models.close()
+
     try:
-        choice = asyncio.run(choose(config, env))
-        connect(config, env, choice.ref, paths)  # a missing key or missing weights is told here
+        choice = asyncio.run(look())
     except HomarusError as exc:
         return Finding("model", "bad", exc.message, exc.fix)
     return Finding("model", "ok", f"{choice.ref}: {choice.why}")

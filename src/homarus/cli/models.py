@@ -5,7 +5,8 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from homarus.core.errors import HomarusError, UnknownName
 if TYPE_CHECKING:
     from homarus.providers.catalog import Model
     from homarus.providers.choose import Choice
+    from homarus.providers.models import Models
 
 
 class _Models(click.Group):
@@ -154,30 +156,36 @@ def pull(name: str, *, if_needed: bool) -> None:
         click.echo("It runs once xllamacpp is there: pip install 'homarus[local]'", err=True)
 
 
-async def _refresh(provider: str) -> int:
+@asynccontextmanager
+async def _opened(loaded: Loaded, paths: Paths) -> AsyncIterator["Models"]:
     from homarus.core.clock import SystemClock
     from homarus.providers.models import Models
 
-    paths = Paths.find(os.environ)
-    loaded = load(paths, os.environ)
     models = Models(loaded.config, loaded.env, paths, SystemClock())
     try:
-        return await models.refresh(provider)
+        yield models
     finally:
         await models.close()
+
+
+async def _refresh(provider: str) -> int:
+    paths = Paths.find(os.environ)
+    async with _opened(load(paths, os.environ), paths) as models:
+        return await models.refresh(provider)
 
 
 async def _choose(loaded: Loaded, paths: Paths) -> "Choice":
     """The default agent's own model, else what holds for all."""
     from homarus.config.resolve import agent_settings, default_agent
-    from homarus.providers.choose import Choice, choose
+    from homarus.providers.choose import Choice
 
     agent = default_agent(loaded.config)
     own = agent_settings(loaded.config, paths, agent).model
     if own and own != loaded.config.agents.defaults.model.primary:
         why = f"the configuration names it for the agent {agent} (agents.list)"
         return Choice(own, why, ((f"agents.list, {agent}", own),))
-    return await choose(loaded.config, loaded.env)
+    async with _opened(loaded, paths) as models:
+        return await models.choice()
 
 
 async def _report(loaded: Loaded, paths: Paths) -> dict[str, Any]:
@@ -246,23 +254,26 @@ async def _models(loaded: Loaded, paths: Paths) -> list[dict[str, Any]]:
 async def _missing(loaded: Loaded, paths: Paths, model: "Model") -> str:
     """In two words, why a model cannot be used yet."""
     from homarus.providers.catalog import VENDORS
-    from homarus.providers.connect import key_of, needs_key
+    from homarus.providers.connect import key_of, lacks_account, needs_key
 
     keyless = not key_of(loaded.config, loaded.env, model.provider)[1]
     if keyless and needs_key(loaded.config, model.provider):
         return f"needs {VENDORS[model.provider].key_names[0]}"
+    if keyless and lacks_account(loaded.config, loaded.env, model.provider):
+        return f"needs {VENDORS[model.provider].account_names[0]}"
     return "not ready" if await _problem(loaded, paths, model.ref) else ""
 
 
 async def _problem(loaded: Loaded, paths: Paths, ref: str) -> dict[str, str] | None:
     """What stands between a model and its first answer, short of asking it."""
-    from homarus.providers.connect import connect
+    from homarus.config.resolve import default_agent
+    from homarus.providers.models import Wish
 
     try:
-        provider, _ = connect(loaded.config, loaded.env, ref, paths)
+        async with _opened(loaded, paths) as models:
+            await models.road(Wish(default_agent(loaded.config), ref))
     except HomarusError as exc:
         return {"message": exc.message, "fix": exc.fix}
-    await provider.close()
     return None
 
 

@@ -7,7 +7,7 @@ to that agent, or to their own conversation with it: a key in a request is a wis
 from dataclasses import dataclass
 
 from homarus.core.errors import InvalidRequest
-from homarus.core.keys import parse_agent_key, peer_id
+from homarus.core.keys import LITERAL_KEYS, parse_agent_key, peer_id
 from homarus.core.text import one_line
 
 
@@ -22,7 +22,7 @@ class Bounds:
         """Refuse a key, as it is stored, that lies outside."""
         parsed = parse_agent_key(key)
         owner = parsed.agent if parsed else ""
-        if self.agent and owner != self.agent:
+        if self.agent and owner != self.agent and key not in LITERAL_KEYS:
             raise InvalidRequest(
                 f'agent "{self.agent}" does not match session key agent "{one_line(owner, 64)}"'
             )

@@ -8,12 +8,30 @@ from typing import Final, TypeAlias
 
 from homarus import __version__
 from homarus.agent.run import agent_of
-from homarus.gateway.method import Call
+from homarus.core.errors import InvalidRequest
+from homarus.gateway.method import Call, Scope
 from homarus.gateway.rows import find_defaults
 from homarus.gateway.transcripts import abort_runs
 from homarus.sessions.commands import COMMANDS, Spoken
 
 Answer: TypeAlias = Callable[[Call, str, str], Awaitable[str]]  # the call, the session, arguments
+# What a command does that no message may: said in a chat it needs the scope its method would.
+NEEDED: Final[Mapping[str, Scope]] = {
+    "approve": "approvals",
+    "allowlist": "admin",
+    "config": "admin",
+    "debug": "admin",
+    "elevated": "admin",
+    "exec": "admin",
+    "restart": "admin",
+}
+
+
+def check_right(call: Call, spoken: Spoken) -> None:
+    """Refuse a command that the caller may not give."""
+    scope = NEEDED.get(spoken.command.name, "write")
+    if not call.caller.may(scope):
+        raise InvalidRequest(f"missing scope: operator.{scope}")
 
 
 async def reply_to(call: Call, session_key: str, spoken: Spoken) -> str:

@@ -1,5 +1,6 @@
 """What clients do to a session from outside: stop its runs, and put words into it."""
 
+import asyncio
 from collections.abc import Sequence
 
 from homarus.core.errors import Unavailable
@@ -7,10 +8,24 @@ from homarus.core.message import Json, Message, Text
 from homarus.gateway.method import Call
 from homarus.sessions.transcript import write_message
 
+_TURNS = 5  # of the loop, until a run that was asked for just now has begun
+
+
+async def stop_runs(call: Call, session_key: str, run_id: str | None = None) -> Sequence[str]:
+    """Stop what a session does or has waiting, or one run of it; the runs' ids."""
+    host, runs = call.host, call.gateway.memo.runs
+    known = [run for run in runs.of(session_key) if run_id in (None, run.run_id)]
+    for _ in range(_TURNS):
+        if (stopped := host.abort(session_key, run_id)) or not known:
+            return stopped
+        await asyncio.sleep(0)
+    # The live run took that message along.
+    return [each for live in host.live_runs(session_key) for each in host.abort(session_key, live)]
+
 
 async def abort_runs(call: Call, session_key: str) -> Sequence[str]:
     """Stop everything a session does or has waiting, and see it end; the runs' ids."""
-    stopped = call.host.abort(session_key)
+    stopped = await stop_runs(call, session_key)
     if stopped and not await call.gateway.memo.runs.settle(session_key):
         raise Unavailable(f"the run of {session_key} did not stop yet; try again in a moment")
     return stopped

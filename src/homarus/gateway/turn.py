@@ -10,6 +10,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, agent_of
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import Address, Image, Inbound, Json, Wishes
+from homarus.gateway.bounds import Bounds
 from homarus.gateway.memo import Notice
 from homarus.gateway.method import Call
 from homarus.sessions.envelope import stamp
@@ -33,6 +34,7 @@ class Turn:
 def run_key(call: Call, asked: str | None, agent: str | None = None) -> tuple[str, Agent]:
     """The session a client wants answered in, and the agent who answers there."""
     key = call.host.key(asked, agent)
+    Bounds(agent=agent or "").check(key)
     return key, call.host.agent(agent_of(key))
 
 

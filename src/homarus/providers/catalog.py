@@ -82,8 +82,9 @@ class Vendor:
     """Someone whose address is known: give a key, or for an own server nothing, and ask.
 
     `base_url` speaks `api`. `key_names` are the environment variables that may hold the key, best
-    first. `default` is the model to take when nobody named one. With `is_cloud`, the vendor's own
-    library knows the address, and finds credentials when there is no key.
+    first. `default` is the model to take when nobody named one. A cloud's own library knows the
+    address, and finds an account when there is no key; `account_names` are variables that tell of
+    one.
     """
 
     id: str
@@ -92,7 +93,11 @@ class Vendor:
     key_names: tuple[str, ...] = ()
     default: str = ""
     api: str = "openai-completions"
-    is_cloud: bool = False
+    account_names: tuple[str, ...] = ()
+
+    @property
+    def is_cloud(self) -> bool:
+        return bool(self.account_names)
 
     @property
     def is_own_server(self) -> bool:
@@ -177,7 +182,7 @@ VENDORS: Mapping[str, Vendor] = {
             ("AWS_BEARER_TOKEN_BEDROCK",),
             "global.anthropic.claude-opus-4-6-v1",
             "bedrock-converse-stream",
-            is_cloud=True,
+            ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"),
         ),
         Vendor(
             VERTEX,
@@ -186,7 +191,7 @@ VENDORS: Mapping[str, Vendor] = {
             ("GOOGLE_CLOUD_API_KEY",),
             "gemini-3.1-pro-preview",
             "google-vertex",
-            is_cloud=True,
+            ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
         ),
         Vendor("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
         Vendor("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),

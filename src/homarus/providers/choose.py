@@ -37,12 +37,20 @@ class Choice:
     tried: tuple[tuple[str, str], ...]
 
 
-async def choose(config: "Config", env: Mapping[str, str], probe: "Probe | None" = None) -> Choice:
-    """The model for an agent that has none of its own."""
+async def choose(
+    config: "Config",
+    env: Mapping[str, str],
+    probe: "Probe | None" = None,
+    *,
+    held: Mapping[str, str] | None = None,
+) -> Choice:
+    """The model for an agent that has none of its own; `held` names a credential per provider."""
     tried: list[tuple[str, str]] = []
     for look in (_in_defaults, _in_providers):
         if chosen := look(config, tried):
             return Choice(*chosen, tuple(tried))
+    if chosen := _in_profiles(config, held or {}, tried):
+        return Choice(*chosen, tuple(tried))
     if chosen := _in_environment(config, env, tried):
         return Choice(*chosen, tuple(tried))
     if chosen := await _on_loopback(config, probe, tried):
@@ -78,6 +86,16 @@ def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
             tried.append(("models.providers", f"{name}/{model}"))
             return f"{name}/{model}", f"the configuration describes it (models.providers.{name})"
     tried.append(("models.providers", "none that can be used"))
+    return None
+
+
+def _in_profiles(config: "Config", held: Mapping[str, str], tried: _Tried) -> _Chosen:
+    """A credential somebody stored with `models auth`, in the order of the table."""
+    for vendor in vendors(config).values():
+        if profile := held.get(vendor.id):
+            tried.append(("auth profiles", profile))
+            return f"{vendor.id}/{vendor.default}", f"there is a credential for it ({profile})"
+    tried.append(("auth profiles", "none"))
     return None
 
 

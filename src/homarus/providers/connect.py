@@ -93,6 +93,14 @@ def needs_key(config: "Config", provider: str) -> bool:
     return bool(vendor.key_names and not (entry and entry.base_url))
 
 
+def lacks_account(config: "Config", env: Mapping[str, str], provider: str) -> bool:
+    """Whether nothing here speaks of an account at a cloud; its library may still find one."""
+    vendor = vendors(config).get(provider)
+    if vendor is None or not vendor.is_cloud or entry_of(config, provider):
+        return False
+    return not any(env.get(name, "").strip() for name in vendor.account_names)
+
+
 def check(config: "Config", ref: ModelRef) -> None:
     """Refuse a model that nobody here could reach, key or no key."""
     if ref.provider == LOCAL:

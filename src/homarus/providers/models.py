@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
 from homarus.core.errors import ProviderError, UnknownName, UserError
+from homarus.core.keys import DEFAULT_AGENT
 from homarus.core.text import nearest
 from homarus.providers.base import Provider
 from homarus.providers.catalog import LOCAL, Model, lookup
@@ -71,7 +72,10 @@ class Models:
     async def choice(self) -> Choice:
         """What this machine offers when nothing names a model."""
         if self._choice is None:
-            self._choice = await choose(self._config, self._env)
+            entries = self.credentials(DEFAULT_AGENT).entries()
+            usable = [e for e in entries if e.file is not None and not e.problem]
+            held = {entry.profile.provider: entry.profile.id for entry in reversed(usable)}
+            self._choice = await choose(self._config, self._env, held=held)
         return self._choice
 
     async def road(self, wish: Wish) -> tuple[Provider, Model]:
@@ -101,9 +105,9 @@ class Models:
         """Ask a service for its models and keep the list; how many there are."""
         if provider not in provider_names(self._config) or provider == LOCAL:
             raise UnknownName("provider", provider, nearest(provider, provider_names(self._config)))
-        candidates = self.credentials("main").candidates(provider)
+        candidates = self.credentials(DEFAULT_AGENT).candidates(provider)
         if not candidates and needs_key(self._config, provider):
-            missing = self.credentials("main").none_for(provider)
+            missing = self.credentials(DEFAULT_AGENT).none_for(provider)
             raise UserError(missing.message, fix=missing.fix)
         key = await candidates[0].secret() if candidates else ""
         told = await ask(self._config, provider, key)

@@ -204,6 +204,8 @@ class Mirror:
 
 def _answer(request: _Request) -> None:
     work, future = request
+    if not future.set_running_or_notify_cancel():
+        return  # whoever asked was cancelled, and does not wait any more
     try:
         work()
     except _EXPECTED as exc:

@@ -81,7 +81,7 @@ async def fill(it: World) -> None:
                  idempotencyKey="a1")  # fmt: skip
     await it.ask("chat.send", sessionKey="agent:main:cap-abort", message="long",
                  idempotencyKey="x1")  # fmt: skip
-    await it.live("x1")
+    await it.asked(6)
     await it.ask("chat.abort", sessionKey="agent:main:cap-abort", runId="x1")
     await it.ended("x1")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -106,14 +106,20 @@ class World:
 
     async def ended(self, run_id: str) -> None:
         """Until a run's last chat event."""
-        async with asyncio.timeout(10):
-            while not any(c["state"] != "delta" for c in self.gateway.chats(run_id)):
-                await asyncio.sleep(0.001)
+        await self._until(lambda: any(c["state"] != "delta" for c in self.gateway.chats(run_id)))
 
     async def live(self, run_id: str) -> None:
         """Until a run is under way."""
+        await self._until(lambda: run_id in self.app.live_runs())
+
+    async def asked(self, times: int) -> None:
+        """Until the model was asked so often, and began to answer."""
+        await self._until(lambda: len(self.model.requests) >= times)
+        await asyncio.sleep(0.001)
+
+    async def _until(self, true: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while run_id not in self.app.live_runs():
+            while not true():  # noqa: ASYNC110 - nobody rings when this becomes true
                 await asyncio.sleep(0.001)
 
 

@@ -113,6 +113,7 @@ def test_at_last_there_is_the_embedded_model() -> None:
     assert [source for source, _ in choice.tried] == [
         "agents.defaults.model",
         "models.providers",
+        "auth profiles",
         "environment",
         "Ollama at 127.0.0.1:11434",
         "LM Studio at 127.0.0.1:1234",

@@ -124,7 +124,7 @@ def test_a_provider_without_an_address_says_so() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        {"baseUrl": "https://x.example", "api": "bedrock-converse-stream"},
+        {"baseUrl": "https://x.example", "api": "github-copilot"},
         {"baseUrl": "https://x.example", "models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,15 @@ def test_a_pinned_credential_is_the_only_one(tmp_path: Path) -> None:
     assert ways(models, pinned) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
     preferred = Wish("main", profile="env:OPENAI_API_KEY")
     assert ways(models, preferred)[0] == ("openai/gpt-5.2", "env:OPENAI_API_KEY")
+
+
+def test_a_stored_credential_makes_its_provider_the_choice(tmp_path: Path) -> None:
+    file = Paths.find({"HOME": str(tmp_path)}).agent_dir("main") / "auth-profiles.json"
+    file.parent.mkdir(parents=True)
+    profile = {"type": "api_key", "provider": "anthropic", "key": "sk-ant-x"}
+    file.write_text(json.dumps({"version": 1, "profiles": {"anthropic:default": profile}}))
+    file.chmod(0o600)
+    models = make(tmp_path, {}, OPENAI_API_KEY="sk-env")
+    choice = asyncio.run(models.choice())
+    assert choice.ref.startswith("anthropic/") and "anthropic:default" in choice.why
+    assert ways(models, Wish("main"))[0][1] == "anthropic:default"

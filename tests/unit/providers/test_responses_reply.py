@@ -70,6 +70,21 @@ def test_what_is_told_whole_wins_and_what_it_lacks_is_kept() -> None:
     assert reply.message_parts() == (ToolCall("c1", "read", {"a": 2}),)
 
 
+@pytest.mark.parametrize("names", [{"id": "fc_2"}, {"call_id": "c2"}])
+def test_an_item_told_again_is_found_by_its_id_wherever_it_stands(names: dict[str, str]) -> None:
+    again = {"type": "function_call", "arguments": '{"b":2}', **names}
+    reply, _ = read(
+        begun(0, type="function_call", id="fc_1", call_id="c1", name="one"),
+        ("function_call_arguments.delta", {"output_index": 0, "delta": '{"a":1}'}),
+        begun(1, type="function_call", id="fc_2", call_id="c2", name="two"),
+        ("completed", {"response": {"output": [again]}}),
+    )
+    assert reply.message_parts() == (
+        ToolCall("c1", "one", {"a": 1}),
+        ToolCall("c2", "two", {"b": 2}),
+    )
+
+
 def test_arguments_may_come_as_an_object() -> None:
     reply, _ = read(item(0, type="function_call", call_id="c", name="n", arguments={"a": 1}))
     assert reply.message_parts() == (ToolCall("c", "n", {"a": 1}),)

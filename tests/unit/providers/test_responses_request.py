@@ -189,6 +189,13 @@ def test_reasoning_stands_before_what_it_led_to() -> None:
     assert got[3]["content"] == "So.And.", "what no reasoning parts is one message"
 
 
+def test_reasoning_between_two_texts_parts_them() -> None:
+    got = rendered(said("One.", signed("rs_1"), "Two."))
+    assert [item.get("content") for item in got] == ["One.", None, "Two."]
+    unsigned = rendered(said("One.", Thinking("hm"), "Two."))
+    assert [item["content"] for item in unsigned] == ["One.Two."]
+
+
 def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> None:
     for message in (
         said(signed(), "Yes", model="other"),

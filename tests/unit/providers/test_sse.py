@@ -45,6 +45,8 @@ def test_comments_and_other_fields_are_passed_over() -> None:
         (b"event: x\ndata: a\n", ["a"]),
         (b"event: x\ndata: a\nx", ["a"]),
         (b"event: x\rdata: a\n\n", ["a"]),
+        (b"data: a\rdata: b\n\n", ["a\nb"]),
+        (b"event: x\ndata: a\rdata: b\n\n", ["a\nb"]),
         (b"data: a\nx", ["a"]),
         (b"data: \n\n", [""]),
     ],

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -362,3 +363,25 @@ def test_a_hundred_sessions_are_written_once_not_a_hundred_times(
     with_store(tmp_path, body)
     assert writes == 1
     assert len(read(tmp_path)) == 100
+
+
+def test_a_reader_that_is_cancelled_leaves_the_files_thread_at_work(tmp_path: Path) -> None:
+    async def body(store: SqliteStore) -> None:
+        mirror = store._mirror
+        assert mirror is not None
+        busy = threading.Event()
+
+        def hold() -> None:
+            busy.wait(10)
+
+        mirror._ask(hold)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(store.sessions())
+            await asyncio.sleep(0)
+            waiting.cancel()
+        busy.set()
+        await put(store, "agent:main:a")
+        assert [record.key for record in await store.sessions()] == ["agent:main:a"]
+
+    with_store(tmp_path, body)
+    assert "agent:main:a" in read(tmp_path)

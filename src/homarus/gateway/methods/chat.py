@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -12,13 +11,13 @@ from homarus.agent.run import Outcome, agent_of
 from homarus.core.errors import HomarusError, InvalidRequest
 from homarus.core.message import Json
 from homarus.gateway.attachments import read_images
-from homarus.gateway.commands import reply_to, start_afresh
+from homarus.gateway.commands import check_right, reply_to, start_afresh
 from homarus.gateway.history import newest_path, show_history
 from homarus.gateway.memo import BROKEN, RunFailed
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Id, Ms, Name, Words
 from homarus.gateway.rows import find_defaults
-from homarus.gateway.transcripts import abort_runs, inject
+from homarus.gateway.transcripts import abort_runs, inject, stop_runs
 from homarus.gateway.turn import Turn, begin, chat_event, run_key, wishes
 from homarus.sessions.commands import Spoken, is_abort_request_text, parse_command
 
@@ -54,6 +53,8 @@ async def send(call: Call, params: SendParams) -> Json:
     if memo.runs.going(run_id) or run_id in call.host.live_runs():
         return {"runId": run_id, "status": "in_flight"}
     spoken = None if images else parse_command(text)
+    if spoken:
+        check_right(call, spoken)
     turn = Turn(
         key,
         text,
@@ -148,15 +149,10 @@ class AbortParams(Params):
 async def abort(call: Call, params: AbortParams) -> Json:
     """Stop a session's runs, or one of them. What was said so far stays."""
     key = call.host.key(params.session_key)
-    if params.run_id is None:
-        stopped: Sequence[str] = call.host.abort(key)
-    else:
-        going = call.gateway.memo.runs.going(params.run_id)
-        if going and going.session_key != key:
-            raise InvalidRequest("runId does not match sessionKey")
-        stopped = call.host.abort(key, params.run_id)
-        if going and not stopped:  # the live run took that message along
-            stopped = [i for run in call.host.live_runs(key) for i in call.host.abort(key, run)]
+    going = call.gateway.memo.runs.going(params.run_id) if params.run_id else None
+    if going and going.session_key != key:
+        raise InvalidRequest("runId does not match sessionKey")
+    stopped = await stop_runs(call, key, params.run_id)
     return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
 
 

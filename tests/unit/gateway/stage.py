@@ -1,0 +1,246 @@
+"""A gateway without sockets: real handshake and methods, clients that are queues."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from homarus.agent.agent import Agent
+from homarus.agent.run import Outcome
+from homarus.config.load import Loaded, load
+from homarus.config.paths import Paths
+from homarus.config.schema import Gateway as GatewaySettings
+from homarus.core.bus import Bus
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.message import Inbound, Json
+from homarus.gateway.auth import Auth
+from homarus.gateway.client import Connection
+from homarus.gateway.handshake import Gate
+from homarus.gateway.identity import Identity
+from homarus.gateway.link import Guest, Secret
+from homarus.gateway.method import Call, Method, NoParams, Params, find_methods, method
+from homarus.gateway.server import Gateway
+from homarus.providers.models import Models
+from homarus.sessions.session import Session, Sessions
+from homarus.store.base import Store
+from homarus.testing.memory_store import MemoryStore
+
+TOKEN = "right-token"
+PORT = 18789
+SCOPE: Mapping[str, Any] = {
+    "type": "websocket",
+    "client": ("127.0.0.1", 50_000),
+    "server": ("127.0.0.1", PORT),
+    "headers": [(b"host", f"127.0.0.1:{PORT}".encode())],
+    "query_string": b"",
+}
+
+
+class FakeHost:
+    """The program behind the gateway, with nothing in it."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "state")}
+        self.paths = Paths.find(env)
+        self.loaded: Loaded = load(self.paths, env)
+        self.clock, self.bus = clock, Bus()
+        self.store: Store = MemoryStore()
+        self.sessions = Sessions(self.store, clock)
+        self.models = Models(self.loaded.config, {}, self.paths, clock)
+        self.runs: dict[str, str] = {}  # run id → session key
+        self.aborted: list[str] = []
+
+    def agent(self, agent_id: str) -> Agent:
+        return Agent(agent_id, agent_id, self.paths.state / "workspace")
+
+    def key(self, asked: str | None = None, agent: str | None = None) -> str:
+        return f"agent:{agent or 'main'}:{asked or 'main'}"
+
+    async def session(self, key: str) -> Session:
+        return await self.sessions.load(key, "main")
+
+    def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
+        raise AssertionError(f"nobody answers {inbound} in {key}")
+
+    def abort(self, key: str, run_id: str | None = None) -> Sequence[str]:
+        stopped = [run for run, at in self.runs.items() if at == key and run_id in (None, run)]
+        for run in stopped:
+            del self.runs[run]
+        self.aborted += stopped
+        return stopped
+
+    def live_runs(self, key: str | None = None) -> Sequence[str]:
+        return [run for run, at in self.runs.items() if key in (None, at)]
+
+    async def reload(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+
+
+class EchoParams(Params):
+    value: Json = None
+
+
+class Doors:
+    """Methods to test with; `open` lets those go on that wait."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+
+        @method("echo", scope="read", params=EchoParams)
+        async def echo(_call: Call, params: EchoParams) -> Json:
+            return params.value
+
+        @method("wait", scope="read", params=NoParams)
+        async def wait(call: Call, _params: NoParams) -> Json:
+            call.accept({"status": "accepted"})
+            await self.open.wait()
+            return {"status": "ok"}
+
+        @method("break", scope="read", params=NoParams)
+        async def fail(_call: Call, _params: NoParams) -> Json:
+            raise ZeroDivisionError("secret-in-a-bug")
+
+        @method("boss", scope="admin", params=NoParams, advertised=False)
+        async def boss(_call: Call, _params: NoParams) -> Json:
+            return "yes"
+
+        self.methods: Mapping[str, Method] = find_methods(_Module(echo, wait, fail, boss))
+
+
+class _Module:
+    def __init__(self, *methods: Method) -> None:
+        for each in methods:
+            setattr(self, each.name, each)
+
+
+class Peer:
+    """A client: what it was sent, and a way to send."""
+
+    def __init__(self) -> None:
+        self.frames: list[dict[str, Any]] = []
+        self.closed: tuple[int, str] | None = None
+        self.gone = asyncio.Event()
+        self.max_bytes = 0
+        self.reads = asyncio.Event()  # cleared: the client does not read
+        self.reads.set()
+        self._in: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._in.put_nowait({"type": "websocket.connect"})
+
+    # the wire below the connection
+
+    async def write(self, texts: Sequence[str]) -> None:
+        await self.reads.wait()
+        if self.closed:
+            raise OSError("gone")
+        self.frames += [json.loads(text) for text in texts]
+
+    def allow(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+
+    def hang_up(self, code: int, reason: str) -> None:
+        self._close(code, reason)
+
+    async def receive(self) -> dict[str, Any]:
+        return await self._in.get()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "websocket.close":
+            self._close(message["code"], message["reason"])
+
+    def _close(self, code: int, reason: str) -> None:
+        self.closed = self.closed or (code, reason)
+        self.gone.set()
+        self.reads.set()
+        self._in.put_nowait({"type": "websocket.disconnect", "code": code})
+
+    # the person in front of it
+
+    def say(self, frame: object) -> None:
+        text = frame if isinstance(frame, str) else json.dumps(frame)
+        self._in.put_nowait({"type": "websocket.receive", "text": text})
+
+    def ask(self, request_id: str, name: str, params: Json = None) -> None:
+        frame: dict[str, Json] = {"type": "req", "id": request_id, "method": name}
+        self.say(frame if params is None else {**frame, "params": params})
+
+    def leave(self) -> None:
+        self._in.put_nowait({"type": "websocket.disconnect", "code": 1005})
+
+    def answers(self, request_id: str) -> list[dict[str, Any]]:
+        return [f for f in self.frames if f["type"] == "res" and f["id"] == request_id]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [f for f in self.frames if f["type"] == "event" and f["event"] == name]
+
+
+class Stage:
+    """A gateway with a host behind it."""
+
+    def __init__(self, folder: Path, group: asyncio.TaskGroup, clock: Clock) -> None:
+        self._folder, self._group = folder, group
+        self.host, self.doors = FakeHost(folder, clock), Doors()
+        settings = GatewaySettings.model_validate({})
+        self.gate = Gate.make(settings, Auth("token", TOKEN), PORT, folder / "state", clock)
+        unbuilt = {"cron.list": "schedules are not built yet"}
+        self.gateway = Gateway(
+            gate=self.gate, methods=self.doors.methods, unbuilt=unbuilt, clock=clock
+        )
+
+    async def settle(self) -> None:
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+    def knock(self, scope: Mapping[str, Any] = SCOPE) -> Peer:
+        """A connection that has said nothing yet."""
+        peer = Peer()
+        connection = Connection(self.gateway, peer, peer.receive, peer.send, scope)
+        self._group.create_task(connection.serve())
+        return peer
+
+    async def enter(self, name: str = "device", **guest: Any) -> Peer:
+        """A client that was let in."""
+        peer = self.knock()
+        await self.settle()
+        self.greet(peer, name, **guest)
+        await self.settle()
+        assert peer.answers("hello")[0]["ok"], peer.frames
+        return peer
+
+    def greet(self, peer: Peer, name: str = "device", **guest: Any) -> None:
+        challenge = peer.events("connect.challenge")[0]["payload"]
+        identity = Identity.load_or_create(self._folder / f"{name}.json", 1)
+        who = Guest(**{"secret": Secret(TOKEN), "identity": identity, **guest})
+        peer.ask("hello", "connect", who.connect_params(challenge["nonce"], challenge["ts"]))
+
+
+def play(
+    folder: Path,
+    scene: Callable[[Stage], Coroutine[Any, Any, None]],
+    *,
+    clock: Clock | None = None,
+    ready: bool = True,
+) -> None:
+    """Run a scene with a gateway that serves."""
+
+    async def main() -> None:
+        async with _stage(folder, clock or SystemClock(), ready=ready) as stage:
+            await scene(stage)
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def _stage(folder: Path, clock: Clock, *, ready: bool) -> AsyncIterator[Stage]:
+    async with asyncio.TaskGroup() as group:
+        stage = Stage(folder, group, clock)
+        running = group.create_task(stage.gateway.run(stage.host)) if ready else None
+        await stage.settle()
+        yield stage
+        stage.doors.open.set()
+        for connection in stage.gateway.connections:
+            connection.close(1012, "service restart")
+        await stage.settle()
+        if running:
+            running.cancel()

@@ -1,0 +1,187 @@
+"""A config that changes while the gateway runs."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.load import Loaded, load
+from homarus.config.paths import Paths
+from homarus.core.errors import ConfigError
+from homarus.gateway.reload import Change, Watch, changed, judge, rule_of
+from homarus.testing.clock import FakeClock
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("agents.defaults.model.primary", "none"),
+        ("agents.defaults.heartbeat.every", "hot"),
+        ("agents", "none"),
+        ("models.providers.x.baseUrl", "none"),
+        ("tools.deny", "none"),
+        ("gateway.reload.mode", "none"),
+        ("gateway.remote.url", "none"),
+        ("gateway.port", "restart"),
+        ("gateway.auth.token", "restart"),
+        ("channels.telegram.botToken", "hot"),
+        ("cron.enabled", "hot"),
+        ("hooks.gmail.account", "hot"),
+        ("plugins.entries.x", "restart"),
+        ("discovery.mdns", "restart"),
+        ("somethingNew.x", "restart"),
+        ("agentsX", "restart"),
+    ],
+)
+def test_what_a_path_asks_for(path: str, rule: str) -> None:
+    assert rule_of(path) == rule
+
+
+def test_the_difference_is_as_deep_as_both_sides_are_objects() -> None:
+    before = {"a": {"b": 1, "c": [1]}, "d": None, "e": {"f": 1}}
+    after = {"a": {"b": 2, "c": [1]}, "e": 5, "g": {"h": 1}}
+    assert list(changed(before, after)) == ["a.b", "d", "e", "g"]
+
+
+@given(st.recursive(st.integers(), lambda v: st.dictionaries(st.text(max_size=3), v, max_size=3)))
+def test_nothing_differs_from_itself(tree: Any) -> None:
+    assert list(changed({"x": tree}, {"x": tree})) == []
+
+
+class Home:
+    """A config file, a watch on it, and what the watch told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = Paths.find({"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "s")})
+        (folder / "s").mkdir()
+        self.clock = FakeClock()
+        self.taken: list[Change] = []
+        self.refused: list[ConfigError] = []
+
+    def write(self, config: object) -> None:
+        text = config if isinstance(config, str) else json.dumps(config)
+        self.paths.config.write_text(text, encoding="utf-8")
+
+    def load(self) -> Loaded:
+        return load(self.paths, {})
+
+    def watch(self, scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def take(change: Change) -> None:
+            self.taken.append(change)
+
+        async def main() -> None:
+            refuse = self.refused.append
+            watch = Watch(self.paths, {}, self.load(), self.clock, take=take, refuse=refuse)
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(watch.run())
+                await scene()
+                running.cancel()
+
+        asyncio.run(main())
+
+    async def until(self, done: Callable[[], object]) -> None:
+        """Let time pass until something has come of the change; loading is in a thread."""
+        while not done():
+            await self.clock.advance(0.25)
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_a_changed_file_is_taken_once(home: Home) -> None:
+    home.write({"agents": {"defaults": {"maxConcurrent": 4}}})
+
+    async def scene() -> None:
+        await home.clock.advance(5)
+        home.write({"agents": {"defaults": {"maxConcurrent": 5}}})
+        await home.until(lambda: home.taken)
+        await home.clock.advance(30)
+
+    home.watch(scene)
+    (change,) = home.taken
+    assert change.paths == ("agents.defaults.maxConcurrent",) and change.action == "apply"
+    assert change.loaded.config.agents.defaults.max_concurrent == 5
+    assert not home.refused
+
+
+def test_a_wrong_file_changes_nothing_until_it_is_right(home: Home) -> None:
+    home.write({})
+
+    async def scene() -> None:
+        home.write("{ agents: ")
+        await home.until(lambda: home.refused)
+        assert not home.taken
+        home.write({"tools": {"deny": ["exec"]}})
+        await home.until(lambda: home.taken)
+
+    home.watch(scene)
+    assert "openclaw.json" in home.refused[0].message
+    assert home.taken[0].paths == ("tools",)
+
+
+def test_a_file_that_is_still_being_written_is_waited_for(home: Home) -> None:
+    home.write({})
+
+    async def scene() -> None:
+        for n in range(1, 6):  # each within the quiet time of the one before
+            home.write({"gateway": {"reload": {"debounceMs": 1000 + n}}})
+            await home.clock.advance(0.25)
+        await home.until(lambda: home.taken)
+
+    home.watch(scene)
+    (change,) = home.taken
+    assert change.loaded.config.gateway.reload.debounce_ms == 1005
+
+
+def test_a_file_that_is_included_counts_too(home: Home) -> None:
+    home.write('{"$include": "./more.json"}')
+    more = home.paths.config.parent / "more.json"
+    more.write_text('{"tools": {"deny": ["exec"]}}')
+
+    async def scene() -> None:
+        more.write_text('{"tools": {"deny": ["exec", "write"]}}')
+        await home.until(lambda: home.taken)
+
+    home.watch(scene)
+    assert home.taken[0].loaded.config.tools.deny == ("exec", "write")
+
+
+def test_a_link_to_the_config_is_followed(home: Home, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    home.paths.config.symlink_to(real)
+
+    async def scene() -> None:
+        real.write_text('{"tools": {"deny": ["exec"]}}')
+        await home.until(lambda: home.taken)
+
+    home.watch(scene)
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "action", "ignored"),
+    [
+        ("hybrid", {"gateway": {"port": 1}}, "restart", ()),
+        ("hybrid", {"tools": {"deny": ["exec"]}}, "apply", ()),
+        ("restart", {"tools": {"deny": ["exec"]}}, "restart", ()),
+        ("hot", {"gateway": {"port": 1}}, "apply", ("gateway.port",)),
+        ("off", {"tools": {"deny": ["exec"]}}, "ignore", ()),
+    ],
+)
+def test_the_mode_decides(
+    home: Home, mode: str, change: dict[str, Any], action: str, ignored: tuple[str, ...]
+) -> None:
+    reload = {"gateway": {"reload": {"mode": mode}}}
+    home.write(reload)
+    before = home.load()
+    home.write(change | {"gateway": {**reload["gateway"], **change.get("gateway", {})}})
+    found = judge(before, home.load())
+    assert (found.action, found.ignored) == (action, ignored)
