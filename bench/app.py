@@ -30,6 +30,7 @@ def configure(home: Path, url: str) -> None:
     model = {"id": "mock", "name": "Mock", "contextWindow": 1_000_000}
     provider = {"baseUrl": url, "apiKey": "none", "api": "openai-completions", "models": [model]}
     config = {
+        "logging": {"file": str(home / "log")},
         "models": {"providers": {"bench": provider}},
         "agents": {
             "defaults": {"model": {"primary": "bench/mock"}, "workspace": str(home / "workspace")}

@@ -127,7 +127,8 @@ def _guess(_live: Live) -> str:
 
 
 def _odd_tokens(live: Live) -> str:
-    for token in ("wrong", "", [], True, None, {}, [TOKEN]):
+    odd: tuple[Any, ...] = ("wrong", "", [], True, None, {}, [TOKEN])
+    for token in odd:
         with Caller(live) as caller:
             if _is_ok(caller.connect(token, identity=live.identity("odd"))):
                 return f"came in with {token!r}"

@@ -159,20 +159,32 @@ def _wait_out(silent: Caller, started: float) -> str:
 
 def _never_read(live: Live) -> str:
     """Ask for much and read nothing: closed in time, and the others do not notice."""
+    line = json.dumps({"message": "x" * 950}) + "\n"
+    with (live.home / ".openclaw" / "gateway.log").open("a", encoding="utf-8") as log:
+        log.write(line * 1_000)
     before = live.memory_bytes()
-    request = {"type": "req", "method": "config.schema", "params": {}}
     with Caller(live) as caller:
         caller.connect(identity=live.identity())
-        caller.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        size = len(json.dumps(caller.ask("config.schema", {})))
-        caller.sock.settimeout(10)
-        with suppress(OSError):
-            for at in range(200 * MB // size):
-                caller.send(json.dumps({**request, "id": f"x{at}"}))
-                if at % 50 == 0 and (problem := _still_serves(live)):
-                    return problem
+        request = {"type": "req", "method": "logs.tail"}
+        for at in range(120):
+            params = {"limit": 5_000, "maxBytes": 1_000_000}
+            caller.send(json.dumps({**request, "id": f"x{at}", "params": params}))
+            if at % 20 == 0 and (problem := _still_serves(live)):
+                return problem
         grown = live.memory_bytes() - before
+        got = _drain(caller.sock)
+    if got > 100 * MB:
+        return f"{got >> 20} MB were kept for it"
     return _still_serves(live) or ("" if grown < 120 * MB else f"took {grown >> 20} MB")
+
+
+def _drain(sock: socket.socket) -> int:
+    """What still comes, until the other end hangs up."""
+    got = 0
+    with suppress(ConnectionError):
+        while more := sock.recv(MB):
+            got += len(more)
+    return got
 
 
 def _reused_id(live: Live) -> str:

@@ -32,9 +32,6 @@ def world() -> Iterator[Judge]:
         try:
             yield lambda case: _judge(Path(folder) / f"{case['id']}.log", case)
         finally:
-            for handler in root.handlers:
-                if handler not in before[0]:
-                    handler.close()
             root.handlers[:], root.level, root.propagate = before
 
 
@@ -47,6 +44,8 @@ def _judge(file: Path, case: Case) -> str:
         set_up(Config.model_validate({"logging": {"file": str(file)}}))
         logging.getLogger("homarus.gateway").warning("%s", text)
         logging.getLogger("homarus.gateway").warning(text)
+    for handler in logging.getLogger("homarus").handlers:
+        handler.close()
     lines = file.read_text(encoding="utf-8").splitlines()
     shown = [json.loads(line)["message"] for line in lines]
     if len(shown) != 2 or terminal.getvalue().count("\n") != 2:

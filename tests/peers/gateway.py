@@ -1,6 +1,7 @@
 """The real gateway process on a free port, and the scripted model behind it."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -8,13 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from homarus.testing.model_server import ModelServer
 from tests.e2e.program import Home
 
 TOKEN = "peers-" + "0123456789abcdef"
+LOG = "gateway.log"
 READY_S = 30.0
 
 
@@ -25,8 +27,6 @@ class Running:
     home: Home
     port: int
     process: subprocess.Popen[str]
-    _lines: list[str]
-    _more: threading.Condition = field(repr=False)
 
     @property
     def page(self) -> str:
@@ -38,12 +38,8 @@ class Running:
 
     @property
     def log(self) -> str:
-        with self._more:
-            return "".join(self._lines)
-
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """Wait until the gateway's output has this."""
-        return _wait_for(pattern, self._lines, self._more, self.process)
+        """What it wrote down."""
+        return (self.home.path / LOG).read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -65,7 +61,7 @@ def running_gateway(home: Home, port: int = 0) -> Iterator[Running]:
     reader.start()
     try:
         found = _wait_for(r"(?:ws|http)://127\.0\.0\.1:(\d+)", lines, more, process)
-        yield Running(home, int(found[1]), process, lines, more)
+        yield Running(home, int(found[1]), process)
     finally:
         process.terminate()
         try:
@@ -128,4 +124,7 @@ def new_home(folder: Path, env: dict[str, str], model: ModelServer) -> Home:
     """A home whose one model is the scripted one."""
     home = Home(folder, {**env, "HOME": str(folder), "NO_PROXY": "127.0.0.1"})
     home.use_model(model.url)
+    file = home.state / "openclaw.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    home.configure({**config, "logging": {"file": str(folder / LOG)}})
     return home

@@ -9,9 +9,9 @@ import pytest
 
 from homarus.testing.model_server import Call, CallTools, Hold, ModelServer, Say
 from tests.peers.browser import Browser, Page
-from tests.peers.gateway import TOKEN, Running, running_gateway
+from tests.peers.gateway import TOKEN, Running, new_home, running_gateway
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]  # the first run installs it
 
 ENDED = "article[data-role=assistant]:not([data-live])"
 HOSTILE = (
@@ -74,7 +74,7 @@ def test_stop_ends_the_answer_and_keeps_what_was_said(page: Page) -> None:
     assert "word0003" in page.wait_for_text(ENDED, "Stopped.")
     assert page.run("document.querySelector('#stop').hidden")
     page.reload()
-    assert page.wait_for_text("article[data-role=assistant]", "word0003")
+    assert "word0003" in page.wait_for_text("article[data-role=assistant]", "Stopped.")
 
 
 def test_escape_stops_too(page: Page, model: ModelServer) -> None:
@@ -83,6 +83,46 @@ def test_escape_stops_too(page: Page, model: ModelServer) -> None:
     page.wait_for_text("article[data-live]", "It began")
     page.press("Escape")
     assert page.wait_for_text(ENDED, "Stopped.")
+
+
+def test_a_reload_joins_an_answer_that_is_being_made(page: Page, model: ModelServer) -> None:
+    model.script([Say("It began"), Hold()])
+    ask(page, "Begin")
+    page.wait_for_text("article[data-live]", "It began")
+    page.reload()
+    page.wait_for_text("article[data-live]", "It began")
+    assert page.run("document.querySelectorAll('article').length") == 2
+    page.click("#stop")
+    assert page.wait_for_text(ENDED, "Stopped.")
+
+
+def test_what_another_client_asks_is_shown_too(
+    page: Page, browser: Browser, gateway: Running
+) -> None:
+    key = page.run("document.querySelector('#sessions').value")
+    other = sign_in(browser, gateway)
+    other.run(f"sessionStorage.setItem('session', {json.dumps(key)})")
+    other.reload()
+    other.wait_for_text("#state", "Connected")
+    ask(page, "Hello MOCK:say:To both of you.§")
+    assert other.wait_for_text(ENDED, "To both of you.")
+    assert other.wait_for_text("article[data-role=user]", "Hello")
+
+
+def test_a_command_is_answered_apart_from_what_was_said_before(page: Page) -> None:
+    ask(page, "Hello MOCK:say:An answer.§")
+    page.wait_for_text(ENDED, "An answer.")
+    ask(page, "/status")
+    page.wait_for_text(ENDED, "mock/mock-1")
+    page.reload()
+    shown = page.wait_for_text("article[data-role=assistant]", "mock/mock-1")
+    assert "An answer." not in shown
+
+
+def test_an_error_is_shown_as_one(page: Page) -> None:
+    ask(page, "MOCK:fail:400")
+    assert "HTTP 400" in page.wait_for_text("article .error", "mock/mock-1")
+    assert page.run("document.querySelector('#stop').hidden")
 
 
 def test_a_tool_has_a_line_of_its_own(page: Page, gateway: Running, model: ModelServer) -> None:
@@ -196,8 +236,7 @@ def test_conversations_can_be_chosen(page: Page) -> None:
 def test_the_page_comes_back_after_a_restart(
     browser: Browser, model: ModelServer, gateway: Running, tmp_path: Path
 ) -> None:
-    home = type(gateway.home)(tmp_path, {**gateway.home.env, "HOME": str(tmp_path)})
-    home.use_model(model.url)
+    home = new_home(tmp_path, gateway.home.env, model)
     with running_gateway(home) as first:
         page = sign_in(browser, first)
         ask(page, "Hello MOCK:say:Before.§")

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from functools import lru_cache
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,42 +32,60 @@ LEVELS = {
     "debug": logging.DEBUG,
     "trace": logging.DEBUG,
 }
-# What a secret looks like. What stands before it and says what it is goes to a group, and stays.
-_NAME = (
-    r"(?:api[-_]?key|secret|password|passwd|passphrase|private[-_]?key|credential"
-    r"|(?:token|[-_]key)(?=[\\\"']{0,4}\s{0,3}[:=]\s{0,3}(?!\d{1,7}\b)))"
-)
 _VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
-_SECRETS = re.compile(
-    # private keys, also cut off or on one line
-    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S]){0,6000}"
-    # by their vendors' marks
-    r"|\b(?:sk|pk|rk|gsk|xai|gh[pousr]|github_pat|xox[a-z]|xapp|npm|glpat|hf|pplx|whsec|shpat)"
-    r"[-_][A-Za-z0-9_-]{12,}"
-    r"|\bAIza[A-Za-z0-9_-]{12,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bya29\.[\w-]{12,}"
-    r"|\bSG\.[\w-]{12,}\.[\w-]{12,}"
-    r"|(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}"
-    r"|\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)?"
-    r"|\b[A-Za-z0-9_-]{23,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,}"
-    # by what is said before them
-    r"|(?P<cookie>\b(?:set-)?cookie[\\\"']{0,4}\s{0,3}[:=])[^\r\n]{3,}"
-    r"|(?P<auth>\b(?:proxy-)?authorization[\\\"']{0,4}\s{0,3}[:=])\s{0,3}[\\\"']{0,4}"
-    r"(?:[A-Za-z-]{2,20} {1,3})?[^\s\"',}\\]{3,}"
-    r"|(?P<scheme>\b(?:bearer|basic) {1,3})[A-Za-z0-9._~+/-]{8,}=*"
-    r"|(?P<query>[?&#](?:[\w-]{0,30}(?:key|token|secret|password|signature)|sig|code)=)[^&\s\"'#]+"
-    rf"|(?P<named>{_NAME}[\\\"']{{0,4}}\s{{0,3}}[:=]\s{{0,3}}){_VALUE}"
-    r"|(?P<user>://[^/\s:@]{0,80}:)[^/\s@]{1,200}(?=@)",
-    re.IGNORECASE,
-)
+_MEANS = r"[\\\"']{0,4}\s{0,3}[:=]\s{0,3}"
+_MARKS = (
+    "sk", "pk", "rk", "gsk", "xai", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat",
+    "xoxa", "xoxb", "xoxe", "xoxp", "xoxr", "xoxs", "xapp", "npm", "hf", "pplx", "whsec", "shpat",
+)  # fmt: skip
+_NAMES = (
+    "apikey", "api_key", "api-key", "privatekey", "private_key", "private-key", "secret",
+    "password", "passwd", "passphrase", "credential",
+)  # fmt: skip
+_FIELDS = ("key", "token", "secret", "password", "signature")
+# What a secret looks like: texts of which one is there whenever there is such a secret, so that
+# most lines are only looked at, and the pattern. What says what the secret is stands in a group,
+# and stays.
+_SECRETS: dict[tuple[str, ...], str] = {
+    ("private key-----",): r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S])+",
+    ("cookie",): rf"(\b(?:set-)?cookie{_MEANS})[^\r\n]{{3,}}",
+    ("authorization",): rf"(\bauthorization{_MEANS}[\\\"']{{0,4}})"
+    r"(?:[A-Z-]{2,20} {1,3})?[^\s\"',}\\]{3,}",
+    ("bearer ", "basic "): r"(\b(?:bearer|basic) {1,3})[A-Z0-9._~+/-]{8,}=*",
+    tuple(f"{name}=" for name in (*_FIELDS, "sig", "code")): (
+        rf"([?&#](?:[\w-]{{0,30}}(?:{'|'.join(_FIELDS)})|sig|code)=)[^&\s\"'#]+"
+    ),
+    _NAMES: rf"((?:{'|'.join(_NAMES)})[\w-]{{0,20}}{_MEANS}){_VALUE}",
+    ("token", "_key", "-key"): rf"((?:token|[-_]key){_MEANS})(?!\d{{1,7}}\b){_VALUE}",
+    ("://",): r"(://[^/\s:@]{0,80}:)[^/\s@]{1,200}(?=@)",
+    tuple(f"{mark}{sep}" for mark in _MARKS for sep in "-_"): (
+        rf"\b(?:{'|'.join(_MARKS)})[-_][A-Z0-9_-]{{12,}}"
+    ),
+    ("aiza", "akia", "asia"): r"\bAIza[A-Z0-9_-]{12,}|\bA[KS]IA[A-Z0-9]{12,}",
+    ("ya29.", "sg."): r"\b(?:ya29|SG)\.[\w-]{12,}(?:\.[\w-]+)?",
+    ("eyj",): r"\beyJ[A-Z0-9_-]{5,}\.[A-Z0-9_-]{2,}(?:\.[A-Z0-9_-]*)?",
+    (":",): r"\d{6,12}:[A-Z0-9_-]{30,}",
+    (".",): r"\.[A-Z0-9_-]{6,7}\.[A-Z0-9_-]{27,}",
+}
+
+
+@lru_cache(1)
+def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
+    """Made with the first record: many commands write none."""
+    return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
 
 
 def redact(text: str) -> str:
     """The text with whatever looks like a secret blotted out."""
-    return _SECRETS.sub(_blot, text)
+    lowered = text.lower()
+    for hints, pattern in _patterns():
+        if any(hint in lowered for hint in hints):
+            text = pattern.sub(_blot, text)
+    return text
 
 
 def _blot(found: re.Match[str]) -> str:
-    return f"{found[found.lastgroup] if found.lastgroup else ''}***"
+    return f"{found[1] if found.lastindex else ''}***"
 
 
 class Lines(logging.Formatter):

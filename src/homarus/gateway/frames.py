@@ -89,11 +89,8 @@ def encode(frame: Mapping[str, Json]) -> str:
 
 
 def response(request_id: str, payload: Json = None) -> str:
-    """A request went well."""
-    frame: dict[str, Json] = {"type": "res", "id": request_id, "ok": True}
-    if payload is not None:
-        frame["payload"] = payload
-    return encode(frame)
+    """A request went well. "Nothing" is an answer too: the payload is always there."""
+    return encode({"type": "res", "id": request_id, "ok": True, "payload": payload})
 
 
 def failure(request_id: str, error: HomarusError, payload: Json = None) -> str:

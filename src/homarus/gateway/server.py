@@ -33,6 +33,7 @@ from homarus.gateway.presence import Presence
 log = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
+_ABORT_S = 1.0
 # Which scope an event needs, by how its name begins. What is not here is for everybody.
 _GUARDS: tuple[tuple[str, Scope], ...] = (
     ("exec.approval.", "approvals"),
@@ -227,14 +228,18 @@ class Gateway:
             connection.close(RESTART, "service restart")
 
     async def _let_runs_end(self, host: Host) -> None:
+        """Wait for live runs, and until their last word is on its way to the clients."""
         deadline_s = self.clock.monotonic() + DRAIN_S
-        while host.live_runs() and self.clock.monotonic() < deadline_s:
+        while self._are_live(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
         for run in self.events.live():
             log.warning("stopping run %s: it did not end within %.0f s", run.run_id, DRAIN_S)
             host.abort(run.session_key, run.run_id)
-        while host.live_runs() and self.clock.monotonic() < deadline_s + 1:
-            await self.clock.sleep(0.02)
+        while self._are_live(host) and self.clock.monotonic() < deadline_s + _ABORT_S:
+            await self.clock.sleep(0.05)
+
+    def _are_live(self, host: Host) -> bool:
+        return bool(host.live_runs() or self.events.live())
 
     async def _tick(self) -> None:
         while True:

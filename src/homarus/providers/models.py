@@ -183,6 +183,7 @@ class Models:
         for candidate in candidates:
             yield self._way(model, candidate, credentials), bool(candidate.rests_until_ms)
         if not candidates and not needs_key(self._config, model.provider):
+            self._connect(model, "")  # nothing is sent; a library that is missing is told now
             yield self._way(model, None, None), False
 
     def _way(

@@ -32,6 +32,7 @@ class _Task:
     loop: asyncio.AbstractEventLoop | None  # None: a thread waits
     future: "asyncio.Future[Any] | Future[Any]"
     late: "asyncio.Future[None] | None" = None  # for a waiter that was cancelled
+    told: bool = False  # it is known how it went
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class _Outcome:
     error: BaseException | None = None
 
     def tell(self) -> None:
+        self.task.told = True
         if self.task.future.done():  # the waiter was cancelled
             if self.task.late and not self.task.late.done():
                 self.task.late.set_result(None)
@@ -75,10 +77,10 @@ class Writer:
         try:
             return await future
         except asyncio.CancelledError:
-            if future.cancelled():
+            if future.cancelled() and not task.told:  # told between the cancelling and here: done
                 task.late = loop.create_future()
                 await task.late
-            else:
+            elif not future.cancelled():
                 future.exception()  # it came in the same moment, and nobody else will ask
             raise
 

@@ -73,7 +73,9 @@ SECRETS = [
     "password=correct-horse",
     "AIzaSyA1234567890abcdefg",
     "Authorization: Basic YWJjZGVmZ2g6eA==",
-    "github_pat_11Aabcdefghijklmnop",
+    "github_pat_11AA1234567890",
+    "npm_A1234567890abcd",
+    "xoxb-A1234567890-abcd",
     "https://api.telegram.org/bot123456789:AAabcdefghijklmnopqrstuvwxyz12345/getMe",
     "eyJhbGciOiJIUzI1NiJ9.eyJabcdefgh.abcdefgh",
     "-----BEGIN OPENSSH PRIVATE KEY-----\nabcdefgh\n-----END OPENSSH PRIVATE KEY-----",
@@ -105,7 +107,7 @@ def test_secrets_are_blotted_out(text: str) -> None:
 
 
 def test_the_line_after_a_cookie_is_kept() -> None:
-    assert redact("set-cookie: sid=abcdefgh; x=y\nnext") == "set-cookie:***\nnext"
+    assert redact("set-cookie: sid=abcdefgh; x=y\nnext") == "set-cookie: ***\nnext"
 
 
 @pytest.mark.parametrize("text", PROSE)

@@ -151,8 +151,9 @@ def test_a_reverse_proxy_does_not_make_everybody_local() -> None:
     """Row 5: peer 127.0.0.1 with a forwarding header and no trusted proxies."""
     assert ENTRANCE.is_local(door())
     for name in ("x_forwarded_for", "x_real_ip", "forwarded", "via", "x_forwarded_host"):
-        assert not ENTRANCE.is_local(door(**{name: "1.2.3.4"}))
-        assert not ENTRANCE.is_local(door(**{name: "127.0.0.1"}))
+        for value in ("1.2.3.4", "127.0.0.1"):
+            headers: dict[str, Any] = {name: value}
+            assert not ENTRANCE.is_local(door(**headers))
     trusting = Entrance.make(PORT, proxies=["127.0.0.1"])
     assert not trusting.is_local(door(x_forwarded_for="127.0.0.1"))
 

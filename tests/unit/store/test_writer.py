@@ -197,6 +197,21 @@ def test_a_cancelled_wait_ends_when_the_outcome_is_known(writer: Writer, databas
     asyncio.run(main())
 
 
+def test_a_wait_cancelled_after_the_answer_was_sent_ends_at_once(
+    writer: Writer, database: Path
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            waiting = group.create_task(writer.run(insert(1)))
+            await asyncio.sleep(0)
+            for n in (2, 3):  # the loop stands still: the answer to the first lies before it
+                writer.submit(insert(n)).result()
+            waiting.cancel()
+
+    asyncio.run(main())
+    assert rows(database) == [1, 2, 3]
+
+
 def test_a_loop_that_closes_before_its_answer_harms_nobody(writer: Writer, database: Path) -> None:
     gate = Gate()
     writer.submit(gate)

@@ -260,15 +260,17 @@ function textOf(content) {
 function transcript(messages) {
   const made = document.createDocumentFragment();
   const tools = new Map();
+  let goesOn = false; // after a tool, the same answer goes on
   for (const message of messages) {
     if (message.role === 'toolResult') {
       tools.get(message.toolCallId)?.end(textOf(message.content), message.isError);
+      goesOn = true;
       continue;
     }
     if (message.role !== 'user' && message.role !== 'assistant') continue;
-    // An answer that used tools is several messages in a row.
-    const last = message.role === 'assistant' ? made.lastElementChild : null;
+    const last = goesOn && message.role === 'assistant' ? made.lastElementChild : null;
     const box = last?.dataset.role === 'assistant' ? last : article(message.role);
+    goesOn = false;
     const said = textOf(message.content);
     if (message.timestamp) box.title = new Date(message.timestamp).toLocaleString();
     if (said) box.append(element('div', nodes(said)));
@@ -278,7 +280,7 @@ function transcript(messages) {
       tools.set(part.id, line);
       box.append(line.box);
     }
-    if (message.openclawAbort) box.append(note('Stopped.', 'aside'));
+    if (message.openclawAbort || message.stopReason === 'aborted') box.append(note('Stopped.', 'aside'));
     if (message.errorMessage) box.append(note(String(message.errorMessage), 'error'));
     if (box !== last && box.childElementCount) made.append(box);
   }

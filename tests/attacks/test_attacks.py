@@ -1,0 +1,54 @@
+"""The recorded attacks all fail, and the report says so."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.__main__ import main
+from tests.attacks.cases import read_cases, try_all
+from tests.attacks.table import WORLDS
+
+DATA = Path(__file__).parent.parent / "data" / "attacks"
+CATEGORIES = ("ws_origin_host_auth", "frames_json", "session_key", "redaction_log")
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_every_case_ends_as_it_should(name: str) -> None:
+    tried = try_all(read_cases(DATA / f"{name}.json")[name], WORLDS[name])
+    assert len(tried) > 15
+    assert [one for one in tried if one.problem or one.not_run] == []
+
+
+def write(path: Path, **cases: object) -> str:
+    path.write_text(json.dumps({"cases": cases}), encoding="utf-8")
+    return str(path)
+
+
+def test_the_report_counts_lists_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prose = {"id": "R1", "text": "the token bucket", "expected": "unchanged"}
+    wrong = {"id": "R2", "text": "password=hunter2", "expected": "unchanged"}
+    race = {"id": "P1", "op": "rmtree", "path": "x", "expected": "deny"}
+    broken = {"id": "S1", "a": None, "b": None, "relation": "must_differ"}
+    file = write(
+        tmp_path / "cases.json",
+        redaction_log=[prose, wrong],
+        path_traversal=[race],
+        session_key=[broken],
+        from_tomorrow=[{}],
+    )
+    assert main([file]) == 1
+    printed = capsys.readouterr().out
+    assert "redaction_log 1/2\n" in printed
+    assert "path_traversal 0/0\n  P1 has no entry point yet" in printed
+    assert "without an entry point yet: from_tomorrow (1)" in printed
+    assert "FAILED R2: became" in printed
+    assert "FAILED S1: crashed" in printed
+    assert main([file, "path_traversal"]) == 0
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no/such/file"]) == 2
+    assert "usage" in capsys.readouterr().err

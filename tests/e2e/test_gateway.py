@@ -1,0 +1,519 @@
+"""The real gateway process, on a free port, and clients on its WebSocket."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.message import Json
+from homarus.gateway.identity import Identity
+from homarus.gateway.link import Guest, Link, Secret, open_link
+from tests.e2e.program import DEADLINE_S, Home
+
+TOKEN = "e2e-token-0123456789"
+
+
+class Gateway:
+    """`homarus gateway run` as a process."""
+
+    def __init__(self, home: Home, *args: str) -> None:
+        self.home = home
+        self.log = home.path / "gateway.out"
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0", *args],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=home.env,
+                cwd=home.path,
+            )
+        self.url = ""
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+    def wait_ready(self, times: int = 1) -> "Gateway":
+        def ready() -> bool:
+            assert self.process.poll() is None, self.output
+            return len(re.findall(r"is ready on ws://", self.output)) >= times
+
+        wait_for(ready)
+        self.url = re.findall(r"ws://\S+", self.output)[-1]
+        return self
+
+    @asynccontextmanager
+    async def link(self, **guest: Any) -> AsyncIterator[Link]:
+        identity = Identity.load_or_create(self.home.path / "client.json", 1)
+        who: dict[str, Any] = {"secret": Secret(TOKEN), "identity": identity, **guest}
+        async with open_link(self.url, Guest(**who)) as link:
+            yield link
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def wait_for(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def start(home: Home, model_url: str) -> Iterator[Callable[..., Gateway]]:
+    """Starts gateways in the home; all are gone when the test ends."""
+    home.use_model(model_url, maxConcurrent=50)
+    change(home, gateway={"auth": {"token": TOKEN}}, logging={"file": str(home.path / "log.jsonl")})
+    started: list[Gateway] = []
+
+    def begin(*args: str) -> Gateway:
+        started.append(Gateway(home, *args))
+        return started[-1]
+
+    yield begin
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture
+def gateway(start: Callable[..., Gateway]) -> Gateway:
+    return start().wait_ready()
+
+
+def change(home: Home, **sections: object) -> None:
+    file = home.state / "openclaw.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    home.configure(config | sections)
+
+
+class Heard:
+    """Every event of a link, and a way to wait for one."""
+
+    def __init__(self, link: Link) -> None:
+        self.all: list[tuple[str, Any]] = []
+        self._link = link
+        self._news = asyncio.Event()
+
+    async def listen(self) -> None:
+        async for event in self._link.events():
+            self.all.append(event)
+            self._news.set()
+
+    async def wait(self, wanted: Callable[[str, Any], bool]) -> Any:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                for name, payload in self.all:
+                    if wanted(name, payload):
+                        return payload
+                self._news.clear()
+                await self._news.wait()
+
+    async def end_of(self, run_id: str) -> Any:
+        return await self.wait(
+            lambda name, p: name == "chat" and p["runId"] == run_id and p["state"] != "delta"
+        )
+
+
+def visit(gateway: Gateway, scene: Callable[[Link, Heard], Awaitable[None]], **guest: Any) -> None:
+    async def main() -> None:
+        async with gateway.link(**guest) as link, asyncio.TaskGroup() as group:
+            heard = Heard(link)
+            listening = group.create_task(heard.listen())
+            await scene(link, heard)
+            listening.cancel()
+
+    asyncio.run(main())
+
+
+async def send(link: Link, text: str, key: str = "main") -> str:
+    run_id = str(uuid4())
+    params = {"sessionKey": key, "message": text, "idempotencyKey": run_id}
+    assert await link.call("chat.send", params) == {"runId": run_id, "status": "started"}
+    return run_id
+
+
+async def closed_with(socket: ClientConnection) -> int | None:
+    """Read until the other end closes; its code."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                await socket.recv()
+    except ConnectionClosed as closed:
+        return closed.rcvd.code if closed.rcvd else None
+
+
+def roles(home: Home) -> list[str]:
+    (entries,) = home.transcripts()
+    return [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
+
+
+def said(chat: Any) -> str:
+    return str(chat["message"]["content"][0]["text"])
+
+
+def test_a_turn_is_a_start_text_an_end_and_one_final_event(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        assert link.hello["protocol"] == 3
+        run_id = await send(link, "MOCK:short")
+        final = await heard.end_of(run_id)
+        assert (final["state"], said(final)) == ("final", "Hello from the mock model.")
+        mine = [(n, p) for n, p in heard.all if n in {"agent", "chat"} and p["runId"] == run_id]
+        assert mine[0][1]["data"]["phase"] == "start"
+        assert (mine[-2][1]["data"]["phase"], mine[-1][1]["state"]) == ("end", "final")
+        texts = [p["data"] for n, p in mine if n == "agent" and p["stream"] == "assistant"]
+        assert "".join(data["delta"] for data in texts) == texts[-1]["text"] == said(final)
+        assert [p["seq"] for n, p in mine if n == "agent"] == list(range(1, len(texts) + 3))
+        history: Any = await link.call("chat.history", {"sessionKey": "main"})
+        assert [m["role"] for m in history["messages"]] == ["user", "assistant"]
+
+    visit(gateway, scene)
+    wait_for(lambda: roles(gateway.home) == ["user", "assistant"])  # the file follows
+
+
+def test_agent_is_answered_twice_and_tools_are_told_to_who_asked(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        run_id = str(uuid4())
+        text = 'MOCK:tool:read:{"path":"AGENTS.md","limit":5}§'
+        params = {"message": text, "sessionKey": "tools", "idempotencyKey": run_id}
+        first: Any = await link.call("agent", params)
+        assert (first["runId"], first["status"]) == (run_id, "accepted")
+        last: Any = await link.call("agent", params, final=True)  # the same again: one run
+        assert last["status"] == "ok" and last["summary"] == "completed"
+        assert last["result"]["payloads"][0]["text"] == "Hello from the mock model."
+        await heard.end_of(run_id)
+        tools = [p["data"] for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
+        assert [data["phase"] for data in tools] == ["start", "result"]
+        assert "result" not in tools[1] and tools[1]["isError"] is False
+
+    visit(gateway, scene)
+    wait_for(lambda: roles(gateway.home) == ["user", "assistant", "toolResult", "assistant"])
+
+
+def test_a_client_without_the_capability_hears_no_tools(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        run_id = await send(link, 'MOCK:tool:read:{"path":"AGENTS.md"}§')
+        await heard.end_of(run_id)
+        assert not [p for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
+
+    visit(gateway, scene, caps=())
+
+
+def test_abort_ends_a_run_once_and_keeps_what_was_said(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        run_id = await send(link, "MOCK:long:1000:20")
+        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
+        answer: Any = await link.call("chat.abort", {"sessionKey": "main", "runId": run_id})
+        assert answer == {"ok": True, "aborted": True, "runIds": [run_id]}
+        last = await heard.end_of(run_id)
+        assert last["state"] == "aborted" and said(last).startswith("word0000 word0001")
+        again: Any = await link.call("chat.abort", {"sessionKey": "main"})
+        assert again["aborted"] is False
+        await heard.end_of(await send(link, "MOCK:short"))
+        ends = [p for n, p in heard.all if n == "chat" and p["state"] != "delta"]
+        assert [p["state"] for p in ends] == ["aborted", "final"]
+
+    visit(gateway, scene)
+
+
+def test_a_client_that_comes_back_gets_what_it_missed(gateway: Gateway) -> None:
+    async def first(link: Link, heard: Heard) -> None:
+        await send(link, "MOCK:long:300:10")
+        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
+
+    async def second(link: Link, heard: Heard) -> None:
+        await link.call("chat.history", {"sessionKey": "main"})
+        delta = await heard.wait(lambda n, _: n == "chat")
+        assert delta["state"] == "delta" and said(delta).startswith("word0000 word0001")
+        last = await heard.end_of(delta["runId"])
+        assert said(last).startswith("word0000") and "word0299" in said(last)
+
+    visit(gateway, first)
+    visit(gateway, second)
+
+
+def test_fifty_sessions_at_once_do_not_mix(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        async def talk(n: int) -> None:
+            for turn in range(2):
+                run_id = await send(link, f"MOCK:echo:{n}-{turn}", f"side-{n}")
+                assert (await heard.end_of(run_id))["state"] == "final"
+
+        async with asyncio.TaskGroup() as group:
+            for n in range(50):
+                group.create_task(talk(n))
+        listed: Any = await link.call("sessions.list", {"limit": 100})
+        assert listed["count"] == 50
+
+    visit(gateway, scene)
+
+
+def test_wrong_tokens_and_wrong_requests_are_refused(gateway: Gateway) -> None:
+    async def scene(link: Link, _heard: Heard) -> None:
+        with pytest.raises(InvalidRequest, match=r"unknown method: nosuch\.method"):
+            await link.call("nosuch.method")
+        with pytest.raises(Unavailable):
+            await link.call("cron.list")
+        with pytest.raises(InvalidRequest, match="missing scope"):
+            await link.call("sessions.delete", {"key": "agent:main:x"})
+
+    visit(gateway, scene, scopes=("operator.read",))
+    with pytest.raises(InvalidRequest, match="token mismatch"):
+        visit(gateway, scene, secret=Secret("wrong"))
+
+
+def test_a_frame_that_is_too_large_closes_the_connection(gateway: Gateway) -> None:
+    async def main() -> None:
+        async with connect(gateway.url, max_size=None, compression=None, proxy=None) as stranger:
+            await stranger.recv()
+            await stranger.send("x" * (64 * 1024 + 1))
+            assert await closed_with(stranger) == 1009
+        async with gateway.link() as link:
+            with suppress(ConnectionClosed):
+                await link._socket.send("x" * (25 * 1024 * 1024 + 1))
+            async with asyncio.timeout(DEADLINE_S):
+                await link._socket.wait_closed()
+            assert link._socket.close_code == 1009
+        async with gateway.link() as link:
+            params = {"sessionKey": "main", "message": "x" * 100_000, "extra": 1}
+            with pytest.raises(InvalidRequest, match=r"invalid chat\.send params"):
+                await link.call("chat.send", params)
+
+    asyncio.run(main())
+
+
+def test_a_client_that_does_not_read_is_closed_and_nobody_else_notices(gateway: Gateway) -> None:
+    async def main() -> None:
+        identity = Identity.load_or_create(gateway.home.path / "slow.json", 1)
+        options: dict[str, Any] = {"max_size": None, "max_queue": 1, "compression": None}
+        async with (
+            connect(gateway.url, proxy=None, ping_interval=None, **options) as slow,
+            gateway.link() as link,
+        ):
+            challenge = json.loads(await slow.recv())["payload"]
+            params = Guest(Secret(TOKEN), identity).connect_params(
+                challenge["nonce"], challenge["ts"]
+            )
+            hello = {"type": "req", "id": "1", "method": "connect", "params": params}
+            await slow.send(json.dumps(hello))
+            await slow.recv()
+            await link.call("chat.send", message("MOCK:short", "main"))
+            big = "y" * 95_000
+            for _ in range(300):  # each an event that may not be dropped
+                await link.call("chat.inject", {"sessionKey": "main", "message": big})
+            assert await closed_with(slow) in {1008, None}  # None: the reason came too late
+            assert await link.call("health")
+
+    asyncio.run(main())
+    log = (gateway.home.path / "log.jsonl").read_text(encoding="utf-8")
+    assert "slow consumer" in log
+
+
+def message(text: str, key: str) -> dict[str, Json]:
+    return {"sessionKey": key, "message": text, "idempotencyKey": str(uuid4())}
+
+
+def test_sigterm_lets_the_answer_end_and_says_goodbye(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        run_id = await send(link, "MOCK:long:60:20")
+        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
+        gateway.signal(signal.SIGTERM)
+        await heard.wait(lambda name, _: name == "shutdown")
+        with pytest.raises(Unavailable, match="shutting down"):
+            await link.call("chat.send", message("MOCK:short", "other"))
+        last = await heard.end_of(run_id)
+        assert last["state"] == "final" and "word0059" in said(last)
+        async with asyncio.timeout(DEADLINE_S):
+            await link._socket.wait_closed()
+        assert (link._socket.close_code, link._socket.close_reason) == (1012, "service restart")
+
+    visit(gateway, scene)
+    assert gateway.end() == 0
+    assert not (gateway.home.state / "gateway.json").exists()
+    (entries,) = gateway.home.transcripts()
+    assert "word0059" in json.dumps(entries[-1])
+
+
+def test_a_second_signal_does_not_wait(gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        await send(link, "MOCK:long:10000:20")
+        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
+        gateway.signal(signal.SIGINT)
+        await heard.wait(lambda name, _: name == "shutdown")
+        gateway.signal(signal.SIGINT)
+
+    started = time.monotonic()
+    visit(gateway, scene)
+    assert gateway.end() == 0
+    assert time.monotonic() - started < 9  # less than the first signal alone would wait
+    assert "Traceback" not in gateway.output
+
+
+def test_a_second_gateway_on_the_same_state_is_refused(
+    gateway: Gateway, start: Callable[..., Gateway]
+) -> None:
+    second = start()
+    assert second.end() == 2
+    assert f"process {gateway.process.pid} uses the state directory" in second.output
+    port = gateway.url.rpartition(":")[2]
+    done = gateway.home.run("gateway", "run", "--port", port)
+    assert done.status == 2 and "Address already in use" in done.err
+    assert f"process {gateway.process.pid}" in done.err
+    assert gateway.process.poll() is None
+
+
+def test_after_a_kill_the_next_start_works_and_remembers(
+    gateway: Gateway, start: Callable[..., Gateway]
+) -> None:
+    async def talk(link: Link, heard: Heard) -> None:
+        await heard.end_of(await send(link, "MOCK:short"))
+
+    async def look(link: Link, _heard: Heard) -> None:
+        history: Any = await link.call("chat.history", {"sessionKey": "main"})
+        assert len(history["messages"]) == 2
+
+    visit(gateway, talk)
+    gateway.signal(signal.SIGKILL)
+    gateway.end()
+    visit(start().wait_ready(times=2), look)
+
+
+def test_beyond_loopback_without_a_token_it_refuses_to_start(
+    home: Home, start: Callable[..., Gateway]
+) -> None:
+    change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})
+    refused = start()
+    assert refused.end() == 2
+    assert "refusing to listen" in refused.output and "gateway.auth.token" in refused.output
+
+
+def test_a_changed_config_is_used_by_the_next_run(gateway: Gateway, home: Home) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        await heard.end_of(await send(link, "MOCK:short", "one"))
+        config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
+        config["models"]["providers"]["mock"]["models"].append({"id": "mock-2", "name": "Two"})
+        config["agents"]["defaults"]["model"] = {"primary": "mock/mock-2"}
+        home.configure(config)
+        told = await heard.wait(lambda name, _: name == "config.reloaded")
+        assert told["action"] == "apply"
+        await heard.end_of(await send(link, "MOCK:short", "two"))
+
+        (home.state / "openclaw.json").write_text("{ agents: ")
+        refused = await heard.wait(lambda name, _: name == "config.rejected")
+        assert "openclaw.json" in refused["message"]
+        status: Any = await link.call("status")
+        assert "openclaw.json" in status["configProblem"]
+        await heard.end_of(await send(link, "MOCK:short", "three"))  # the last good one
+
+        listed: Any = await link.call("sessions.list", {})
+        models = {row["key"]: row["model"] for row in listed["sessions"]}
+        assert models == {
+            "agent:main:one": "mock-1",
+            "agent:main:two": "mock-2",
+            "agent:main:three": "mock-2",
+        }
+
+    visit(gateway, scene)
+
+
+def test_a_change_that_needs_it_restarts_the_gateway(gateway: Gateway, home: Home) -> None:
+    async def before(_link: Link, heard: Heard) -> None:
+        change(home, gateway={"auth": {"token": "another-token"}})
+        told = await heard.wait(lambda name, _: name == "config.reloaded")
+        assert told["action"] == "restart"
+        goodbye = await heard.wait(lambda name, _: name == "shutdown")
+        assert goodbye["restartExpectedMs"] > 0
+
+    async def after(link: Link, heard: Heard) -> None:
+        await heard.end_of(await send(link, "MOCK:short"))
+
+    visit(gateway, before)
+    gateway.wait_ready(times=2)  # the same process
+    visit(gateway, after, secret=Secret("another-token"))
+
+
+def test_commands_go_through_the_gateway_that_runs(gateway: Gateway, home: Home) -> None:
+    asked = home.run("agent", "--message", "MOCK:short", "--json")
+    assert asked.status == 0, asked.err
+    assert asked.json["result"]["payloads"][0]["text"] == "Hello from the mock model."
+    talked = home.run("chat", text="MOCK:short a\n/status\n/new\nMOCK:short b\n")
+    assert talked.status == 0 and talked.out.count("Hello from the mock model.") == 2
+    assert "mock/mock-1 (by the gateway)" in talked.out and "A new conversation." in talked.out
+    listed = home.run("sessions", "--json").json
+    assert [row["key"] for row in listed["sessions"]] == ["agent:main:main"]
+    assert "agent:main:main" in home.run("status").out
+    assert home.run("health", "--json").json["ok"] is True
+    running = home.run("gateway", "status", "--json").json
+    assert (running["running"], running["pid"]) == (True, gateway.process.pid)
+    assert "client connected: cli" in home.run("logs").out
+    called = home.run("gateway", "call", "sessions.list", "--params", '{"limit": 1}', "--json")
+    assert called.json["count"] == 1
+    assert home.run("gateway", "probe").out.startswith("ok: version")
+    wrong = home.run("gateway", "call", "nosuch")
+    assert wrong.status == 2 and "unknown method" in wrong.err
+    local = home.run("agent", "--message", "MOCK:short", "--local")
+    assert local.status == 2 and f"process {gateway.process.pid}" in local.err
+
+
+def test_commands_reach_a_gateway_by_its_url(gateway: Gateway, home: Home) -> None:
+    elsewhere = {"OPENCLAW_STATE_DIR": str(home.path / "elsewhere")}
+    there = ("--url", gateway.url)
+    refused = home.run("health", *there, **elsewhere)
+    assert refused.status == 2 and "token missing" in refused.err
+    assert home.run("health", *there, "--token", TOKEN, **elsewhere).status == 0
+    nobody = home.run("health", "--url", "ws://127.0.0.1:9", **elsewhere)
+    assert nobody.status == 1 and "no gateway answers at ws://127.0.0.1:9" in nobody.err
+
+
+def test_stop_and_restart_by_command(gateway: Gateway, home: Home) -> None:
+    restarted = home.run("gateway", "restart")
+    assert restarted.status == 0, restarted.err
+    assert gateway.process.poll() is None
+    gateway.wait_ready(times=2)
+    stopped = home.run("gateway", "stop")
+    assert stopped.status == 0 and str(gateway.process.pid) in stopped.out
+    assert gateway.end() == 0
+    assert home.run("gateway", "status").status == 1
+    assert home.run("gateway", "stop").status == 2
+    alone = home.run("agent", "--message", "MOCK:short")
+    assert (alone.status, alone.out) == (0, "Hello from the mock model.\n")
+
+
+def test_nothing_private_is_readable_by_others(gateway: Gateway, home: Home) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        await heard.end_of(await send(link, "MOCK:short"))
+
+    visit(gateway, scene)
+    open_files = [
+        path
+        for path in (*home.state.rglob("*"), home.path / "log.jsonl")
+        if path.is_file()
+        and path.stat().st_mode & 0o077
+        and not path.is_relative_to(home.workspace)
+        and path.name != "openclaw.json"  # written by this test
+    ]
+    assert not open_files
+    log: str = (home.path / "log.jsonl").read_text(encoding="utf-8")
+    assert TOKEN not in log and TOKEN not in gateway.output
+    assert Path(f"/proc/{gateway.process.pid}").exists()

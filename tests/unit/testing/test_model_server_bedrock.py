@@ -1,0 +1,184 @@
+"""The scripted server's Bedrock dialect: the official client understands it."""
+
+import asyncio
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, EventStreamError
+from urllib3.exceptions import ProtocolError
+
+from homarus.testing.model_server import (
+    Answer,
+    Call,
+    CallTools,
+    Cut,
+    Fail,
+    ModelServer,
+    Overflow,
+    Say,
+    Shape,
+    Stop,
+    Think,
+    Tokens,
+    Trouble,
+)
+from homarus.testing.model_server.bedrock import SIGNATURE
+
+MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
+HI = [{"role": "user", "content": [{"text": "hi"}]}]
+
+
+def client(url: str) -> Any:
+    session = boto3.Session("AKID", "secret", region_name="us-east-1")
+    config = Config(retries={"total_max_attempts": 1})
+    return session.client("bedrock-runtime", endpoint_url=url, config=config)
+
+
+def played(steps: Answer, messages: list[Any] | None = None, **fields: Any) -> list[Any]:
+    """The events of one streamed answer, as boto3 reads them."""
+
+    async def main() -> list[Any]:
+        async with asyncio.timeout(60), ModelServer() as server:
+            server.script(steps)
+
+            def ask() -> list[Any]:
+                asked = client(server.url)
+                answer = asked.converse_stream(modelId=MODEL, messages=messages or HI, **fields)
+                return list(answer["stream"])
+
+            return await asyncio.to_thread(ask)
+
+    return asyncio.run(main())
+
+
+def test_boto3_reads_streamed_text_and_usage() -> None:
+    events = played([Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5)])
+    assert [next(iter(event)) for event in events] == [
+        "messageStart",
+        *["contentBlockDelta"] * 3,
+        "contentBlockStop",
+        "messageStop",
+        "metadata",
+    ]
+    said = [e["contentBlockDelta"]["delta"]["text"] for e in events if "contentBlockDelta" in e]
+    assert "".join(said) == "Héllo 🦞"
+    assert events[-2]["messageStop"] == {"stopReason": "end_turn"}
+    assert events[-1]["metadata"]["usage"] == {
+        "inputTokens": 15,
+        "outputTokens": 3,
+        "totalTokens": 23,
+        "cacheReadInputTokens": 5,
+        "cacheWriteInputTokens": 0,
+    }
+
+
+def test_boto3_reads_reasoning_text_and_calls_as_blocks_in_their_order() -> None:
+    calls = CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {}))
+    events = played([Think(["Hm", "m"]), Say("a"), Say("b"), calls])
+    starts = [event["contentBlockStart"] for event in events if "contentBlockStart" in event]
+    assert [start["contentBlockIndex"] for start in starts] == [2, 3]
+    assert starts[0]["start"]["toolUse"] == {"toolUseId": "c1", "name": "read"}
+    deltas = [event["contentBlockDelta"] for event in events if "contentBlockDelta" in event]
+    by_index = {n: [d["delta"] for d in deltas if d["contentBlockIndex"] == n] for n in range(4)}
+    assert by_index[0] == [
+        {"reasoningContent": {"text": "Hm"}},
+        {"reasoningContent": {"text": "m"}},
+        {"reasoningContent": {"signature": SIGNATURE}},
+    ]
+    assert by_index[1] == [{"text": "a"}, {"text": "b"}]
+    assert "".join(d["toolUse"]["input"] for d in by_index[2]) == '{"path": "%s"}' % ("a" * 30)
+    stops = [e["contentBlockStop"]["contentBlockIndex"] for e in events if "contentBlockStop" in e]
+    assert stops == [0, 1, 2, 3]
+    assert events[-2]["messageStop"]["stopReason"] == "tool_use"
+
+
+def test_boto3_reads_an_answer_in_one_piece() -> None:
+    async def main() -> Any:
+        async with ModelServer() as server:
+            server.script([Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+            asked = client(server.url)
+            return await asyncio.to_thread(asked.converse, modelId=MODEL, messages=HI)
+
+    whole = asyncio.run(main())
+    content = whole["output"]["message"]["content"]
+    assert [next(iter(block)) for block in content] == ["reasoningContent", "text", "toolUse"]
+    assert content[2]["toolUse"]["input"] == {"p": 1}
+    assert whole["stopReason"] == "tool_use"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "ValidationException"),
+        (403, "UnrecognizedClientException"),
+        (408, "ModelTimeoutException"),
+        (424, "ModelErrorException"),
+        (429, "ThrottlingException"),
+        (500, "InternalServerException"),
+        (503, "ServiceUnavailableException"),
+    ],
+)
+def test_boto3_knows_a_refusal_by_its_name(status: int, code: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        played([Fail(status)])
+    assert caught.value.response["Error"]["Code"] == code
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+
+
+def test_boto3_reads_an_overflow_and_a_limit() -> None:
+    with pytest.raises(ClientError, match="Input is too long"):
+        played([Overflow()])
+    events = played([Say("a"), Stop("length")])
+    assert events[-2]["messageStop"]["stopReason"] == "max_tokens"
+
+
+def test_boto3_raises_an_exception_inside_a_stream() -> None:
+    with pytest.raises(EventStreamError, match=r"throttlingException.*slow down"):
+        played([Say("a"), Trouble("slow down", "throttlingException")])
+
+
+def test_boto3_notices_a_cut() -> None:
+    with pytest.raises(ProtocolError):
+        played([Say("a"), Cut("reset")])
+
+
+def test_boto3_reads_one_byte_at_a_time() -> None:
+    assert len(played([Say("a"), Shape(piece_bytes=1)])) == 5
+
+
+def test_markers_steer_it_and_results_count_as_the_tools_own() -> None:
+    turns = [
+        {"role": "user", "content": [{"text": "MOCK:tool:read:{}§MOCK:next MOCK:say:done§"}]},
+        {
+            "role": "assistant",
+            "content": [{"toolUse": {"toolUseId": "c", "name": "read", "input": {}}}],
+        },
+        {
+            "role": "user",
+            "content": [{"toolResult": {"toolUseId": "c", "content": [{"text": "x"}]}}],
+        },
+    ]
+    tool = {"toolSpec": {"name": "read", "inputSchema": {"json": {"type": "object"}}}}
+
+    async def main() -> Any:
+        async with ModelServer() as server:
+            asked = client(server.url)
+
+            def ask() -> list[Any]:
+                answer = asked.converse_stream(
+                    modelId=MODEL, messages=turns, toolConfig={"tools": [tool]}
+                )
+                return list(answer["stream"])
+
+            events = await asyncio.to_thread(ask)
+            return events, server.requests[0]
+
+    events, received = asyncio.run(main())
+    assert events[1]["contentBlockDelta"]["delta"] == {"text": "done"}
+    assert received.stats["after_tool"]
+    assert received.stats["tools"] == 1
+    assert received.path.endswith(
+        "/model/us.anthropic.claude-haiku-4-5-20251001-v1%3A0/converse-stream"
+    )
