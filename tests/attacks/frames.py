@@ -159,7 +159,7 @@ def _wait_out(silent: Caller, started: float) -> str:
 
 def _never_read(live: Live) -> str:
     """Ask for much and read nothing: closed in time, and the others do not notice."""
-    line = json.dumps({"message": "x" * 950}) + "\n"
+    line = json.dumps({"message": "~" * 950}) + "\n"
     with (live.home / ".openclaw" / "gateway.log").open("a", encoding="utf-8") as log:
         log.write(line * 1_000)
     before = live.memory_bytes()

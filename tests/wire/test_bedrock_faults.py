@@ -124,7 +124,7 @@ def answered(*steps: Step, idle_s: float = 5) -> Message | ProviderError:
     return asyncio.run(main())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(bodies, shapes)
 def test_any_bytes_give_an_answer_or_a_typed_error(body: bytes, shape: Shape) -> None:
     got = answered(Replay(body), shape)
@@ -181,6 +181,8 @@ def test_what_is_hardly_an_answer_has_a_class_too(answer: bytes, kind: type[Prov
         ([Say("a"), Hold()], ProviderTimeout),
         ([Hold()], ProviderTimeout),
         ([Overflow()], ContextOverflow),
+        ([Say("a"), Trouble("slow down", "throttlingException")], RateLimited),
+        ([Say("a"), Trouble()], Overloaded),
     ],
 )
 def test_each_way_to_break_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
@@ -224,8 +226,7 @@ WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
     (
         400,
         "ValidationException",
-        "The model returned the following errors: Input Tokens Exceeded: Number of input tokens"
-        " exceeds maximum length.",
+        "Input Tokens Exceeded: Number of input tokens exceeds maximum length.",
         ContextOverflow,
     ),
     (
@@ -243,8 +244,7 @@ WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
     (
         400,
         "ValidationException",
-        "Invocation of model ID anthropic.claude-opus-4 with on-demand throughput isn't"
-        " supported. Retry your request with the ID or ARN of an inference profile.",
+        "Invocation of model ID m with on-demand throughput isn't supported.",
         BadRequest,
     ),
     (400, "ValidationException", "thinking is not supported by this model", ThinkingRefused),
@@ -306,7 +306,6 @@ def test_an_exception_in_the_middle_of_a_stream_has_the_same_class(
     headers = {":message-type": "exception", ":exception-type": name}
     got = answered(Say("I was say"), Raw(frame(headers, json.dumps(fields).encode())))
     assert type(got) is kind
-    assert type(answered(Say("x"), Trouble("slow", "throttlingException"))) is RateLimited
 
 
 def test_an_error_without_a_shape_is_told_by_its_words() -> None:

@@ -140,7 +140,8 @@ class LinkDesk:
     """A gateway, in another process or on another machine."""
 
     def __init__(self, link: "Link", group: asyncio.TaskGroup, key: str) -> None:
-        self._link, self._group, self._key = link, group, key
+        self._link, self._key = link, key
+        self._group: asyncio.TaskGroup = group
         self._run_id = ""  # of the last question
         self._asking = False
         self._shown = asyncio.Event()  # all of it

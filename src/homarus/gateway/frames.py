@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from homarus.core.errors import HomarusError, InvalidRequest, ProtocolError
 from homarus.core.message import Json
+from homarus.core.text import one_line
 
 PROTOCOL = 3
 MAX_FRAME_BYTES = 25 * 1024 * 1024
@@ -79,7 +80,8 @@ def request_id(text: str | bytes) -> str:
 def first_error(exc: ValidationError) -> str:
     """What is wrong, in one line, without the value: it may be a secret."""
     error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = "/".join(str(part) for part in error["loc"])
+    # A key that should not be there is the client's own text, on its way to a log.
+    where = one_line("/".join(str(part) for part in error["loc"]), 80)
     return f"at {where or 'root'}: {error['msg']}"[:500]
 
 

@@ -4,7 +4,6 @@ Every request passes the door first. The page's files are a fixed list, and what
 with them is said in the strictest words it knows.
 """
 
-import asyncio
 import logging
 import os
 import socket
@@ -231,6 +230,7 @@ class Listener:
         )
         config.load()
         self._server, self._sockets = Server(config), sockets
+        self._stopped = False
         self._server.lifespan = config.lifespan_class(config)
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = logging.getLogger("homarus").handlers, False
@@ -244,5 +244,7 @@ class Listener:
             server.close()
 
     async def stop(self) -> None:
-        with suppress(asyncio.CancelledError):
+        """Close what is left of the connections; once is enough."""
+        if not self._stopped:
+            self._stopped = True
             await self._server.shutdown(self._sockets)

@@ -23,7 +23,7 @@ class JsonFile:
     """One file, there or not."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = Path(os.path.realpath(path))  # a linked file stays linked
         self._stamp: Stamp | None = None
         self._tree: dict[str, Json] = {}
         self._is_damaged = False

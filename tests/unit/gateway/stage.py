@@ -179,7 +179,8 @@ class Stage:
     """A gateway with a host behind it."""
 
     def __init__(self, folder: Path, group: asyncio.TaskGroup, clock: Clock) -> None:
-        self._folder, self._group = folder, group
+        self._folder = folder
+        self._group: asyncio.TaskGroup = group
         self.host, self.doors = FakeHost(folder, clock), Doors()
         settings = GatewaySettings.model_validate({})
         self.gate = Gate.make(settings, Auth("token", TOKEN), PORT, folder / "state", clock)

@@ -183,7 +183,7 @@ def test_a_run_that_does_not_end_is_stopped_before_the_goodbye(tmp_path: Path) -
         stage.host.runs["run"] = "agent:main:main"
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.gateway.stop("gateway stopping"))
-            await clock.advance(DRAIN_S + 0.5)
+            await clock.advance(DRAIN_S + 2)
         await stage.settle()
         assert stage.host.aborted == ["run"] and peer.closed
 

@@ -1,0 +1,193 @@
+"""The table of methods: scopes and params as the protocol has them; no input breaks one."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from homarus.core.errors import HomarusError, InvalidRequest
+from homarus.gateway.method import Caller, Method
+from homarus.gateway.methods import METHODS
+from tests.unit.gateway.world import answer, world
+
+SHAPES = json.loads(
+    (Path(__file__).parents[2] / "data/vectors/gateway_wire_shapes.json").read_text("utf-8")
+)["shapes"]
+SCOPES = {
+    "read": "health logs.tail status usage.status usage.cost models.list agents.list "
+    "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
+    "chat.history config.get",
+    "write": "agent agent.wait wake chat.send chat.abort",
+    "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
+    "device.token.revoke",
+    "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
+    "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
+    "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
+    "system-event",
+}
+# The protocol's name of a method's params, where it has one.
+NAMED = {
+    "agent": "AgentParams",
+    "agent.wait": "AgentWaitParams",
+    "agent.identity.get": "AgentIdentityParams",
+    "wake": "WakeParams",
+    "device.token.rotate": "DeviceTokenRotateParams",
+    "device.token.revoke": "DeviceTokenRevokeParams",
+    "device.pair.approve": "DevicePairApproveParams",
+    "device.pair.reject": "DevicePairRejectParams",
+}
+
+
+def shape_name(method: str) -> str:
+    words = re.split(r"[.-]", method)
+    return NAMED.get(method) or "".join(word[0].upper() + word[1:] for word in words) + "Params"
+
+
+def test_every_method_needs_the_scope_of_the_protocol() -> None:
+    expected = {name: scope for scope, names in SCOPES.items() for name in names.split()}
+    assert {name: method.scope for name, method in METHODS.items()} == expected
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_params_have_the_names_of_the_protocol_and_its_idea_of_what_must_be_there(
+    method: Method,
+) -> None:
+    shape = SHAPES.get(shape_name(method.name))
+    if shape is None:
+        assert method.name in {"health", "status", "system-presence", "system-event",
+                               "last-heartbeat", "usage.status", "usage.cost"}  # fmt: skip
+        return
+    ours = {
+        str(field.alias) + ("" if field.is_required() else "?")
+        for field in method.params.model_fields.values()
+    }
+    assert ours == set(shape)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_method_says_what_it_does(method: Method) -> None:
+    assert (method.run.__doc__ or "").strip().endswith(".")
+    assert method.params.__doc__
+
+
+def test_a_caller_without_the_scope_is_refused_before_anything_else(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as it:
+            for method in METHODS.values():
+                lower = {"write": "read", "admin": "write", "pairing": "write", "read": "approvals"}
+                with pytest.raises(
+                    InvalidRequest, match=f"^missing scope: operator.{method.scope}"
+                ):
+                    await it.ask(method.name, {"no such": "param"}, lower[method.scope])
+
+    asyncio.run(main())
+
+
+def test_nothing_a_client_says_of_itself_makes_it_more_than_it_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path, [answer("hi")]) as it:
+            params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
+            with pytest.raises(InvalidRequest, match="senderIsOwner"):
+                await it.ask("chat.send", {**params, "senderIsOwner": True}, "write")
+            with pytest.raises(InvalidRequest, match="invalid agent params"):
+                await it.ask("agent", {"message": "x", "idempotencyKey": "b", "owner": True})
+            assert not it.model.requests
+
+    asyncio.run(main())
+
+
+OK = {}
+_TEXTS = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["main", "agent:main:main", "agent:", "agent:x:y", "../../etc/passwd", "\u202e", "a" * 600,
+         "{}", '{"a":1}', "/new", "/status", "stop", "2026-02-30", "0001-01-01", "9999-12-31",
+         "now", "AGENTS.md", "../AGENTS.md", "on", "off", "global", "unknown", "\x00", "~/w"]
+    ),
+)  # fmt: skip
+_VALUES = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), _TEXTS, st.integers(-(10**20), 10**20), st.just(10**400),
+        st.floats(allow_nan=False),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(_TEXTS, inner, max_size=3)
+    ),
+    max_leaves=4,
+)  # fmt: skip
+
+
+def fitting(annotation: object) -> st.SearchStrategy[Any]:
+    """Values of the type a field has, mostly."""
+    told = str(annotation)
+    if "list" in told:
+        right: st.SearchStrategy[Any] = st.lists(_TEXTS, max_size=3)
+    elif "Literal" in told:
+        right = st.sampled_from(["now", "next-heartbeat", "new", "off", "full", "deny", "always"])
+    elif "int" in told:
+        right = st.integers(0, 2**53)
+    else:
+        right = st.booleans() if "bool" in told else _TEXTS
+    return st.one_of(right, right, right, _VALUES)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[str, Any]:
+    """A method and params that are often nearly right."""
+    method = METHODS[draw(st.sampled_from(sorted(METHODS)))]
+    if draw(st.integers(0, 19)) == 0:
+        return method.name, draw(_VALUES)
+    params = {
+        str(field.alias): draw(fitting(field.annotation))
+        for field in method.params.model_fields.values()
+        if field.is_required() or draw(st.integers(0, 3)) == 0
+    }
+    return method.name, params
+
+
+def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(tmp_path: Path) -> None:
+    asked = 0
+
+    async def one(it: Any, name: str, params: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if isinstance(params, dict):
+            params.pop("timeoutMs", None)  # waiting is another test
+            if name == "agent.wait":
+                params["timeoutMs"] = 0
+        try:
+            payload = await it.ask(name, params)
+        except HomarusError:
+            return
+        json.dumps(payload); OK[name]=OK.get(name,0)+1
+
+    async def main() -> None:
+        async with world(tmp_path, [answer("fine") for _ in range(5_000)]) as it:
+            loop = asyncio.get_running_loop()
+
+            @settings(
+                max_examples=6000,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+                database=None,
+            )
+            @given(requests())
+            def fuzz(request: tuple[str, Any]) -> None:
+                asyncio.run_coroutine_threadsafe(one(it, *request), loop).result(30)
+
+            await asyncio.to_thread(fuzz)
+
+    asyncio.run(main())
+    print(asked, OK, set(METHODS)-set(OK))
+    assert asked >= 300
+
+
+def test_a_caller_is_what_the_handshake_made_of_it() -> None:
+    caller = Caller("c", "cli", "cli", scopes=frozenset({"operator.write"}))
+    assert caller.may("read") and caller.may("write") and not caller.may("admin")
+    assert not Caller("c", "cli", "cli").may("read")

@@ -1,0 +1,441 @@
+"""Bedrock end to end: accounts, signatures, cancelling, and what is said when something lacks."""
+
+import asyncio
+import datetime
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.auth
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
+from homarus.core.errors import AuthFailed, BadRequest, ProviderError, Unreachable, UserError
+from homarus.core.message import Image, Message, ToolCall, user
+from homarus.providers import bedrock
+from homarus.providers.aws import SIGN_IN, Signer
+from homarus.providers.base import Request, TextDelta, ToolSpec
+from homarus.providers.bedrock_reply import Reply
+from homarus.providers.catalog import VENDORS, Model, Price
+from homarus.providers.connect import connect, lacks_account, needs_key
+from homarus.providers.eventstream import FrameReader
+from homarus.providers.failures import Subject
+from homarus.providers.models import Models, Wish
+from homarus.testing.model_server import (
+    Call,
+    CallTools,
+    Delay,
+    Fail,
+    Hold,
+    ModelServer,
+    Received,
+    Say,
+    Step,
+    Tokens,
+)
+from homarus.testing.model_server.bedrock import event
+
+MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a-secret-of-forty-letters"}
+ASK = Request(MODEL, "Be brief.", (user("hé \0 🦞", Image("iVBORw0KGgo=", "image/png")),))
+NOBODY = Subject("mock", "m", "somewhere")
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever account this machine has is not to be found."""
+    for name in ("CONFIG", "SHARED_CREDENTIALS"):
+        monkeypatch.setenv(f"AWS_{name}_FILE", str(tmp_path / name.lower()))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in (*KEYS, "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
+
+
+async def last(provider: bedrock.Bedrock, request: Request = ASK) -> Message:
+    try:
+        pieces = [piece async for piece in provider.stream(request)]
+    finally:
+        await provider.close()
+    assert isinstance(pieces[-1], Message)
+    return pieces[-1]
+
+
+def received(
+    *steps: Step, request: Request = ASK, env: Mapping[str, str] = KEYS, key: str = "", **told: Any
+) -> tuple[Message, Received]:
+    async def main() -> tuple[Message, Received]:
+        async with asyncio.timeout(30), ModelServer() as server:
+            server.script(list(steps) or [Say("ok")])
+            settings = bedrock.Settings("mock", server.url, key, **told)
+            return await last(bedrock.create(settings, env=env), request), server.requests[0]
+
+    return asyncio.run(main())
+
+
+def failed(
+    *steps: Step, request: Request = ASK, env: Mapping[str, str] = KEYS, key: str = ""
+) -> Any:
+    with pytest.raises(ProviderError) as caught:
+        received(*steps, request=request, env=env, key=key)
+    return caught.value
+
+
+def signature_of(
+    got: Received, body: bytes, keys: Credentials, region: str, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """What AWS would compute for the request as it arrived."""
+    date = got.headers["x-amz-date"]
+    names = got.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
+    headers = {name: got.headers[name] for name in names if name not in {"host", "x-amz-date"}}
+    headers.pop("x-amz-security-token", None)
+    request = AWSRequest("POST", f"http://{got.headers['host']}{got.path}", headers, body)
+    at = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.UTC)
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda *_: at)
+    SigV4Auth(keys, "bedrock", region).add_auth(request)
+    return str(request.headers["Authorization"])
+
+
+def test_what_arrives_is_what_was_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our client changes neither path, nor headers, nor body on the way."""
+    bodies: list[bytes] = []
+    sign = Signer.sign
+
+    def spying(signer: Signer, fields: Any, subject: Subject) -> Any:
+        signed = sign(signer, fields, subject)
+        bodies.append(signed.body)
+        return signed
+
+    monkeypatch.setattr(Signer, "sign", spying)
+    env = {**KEYS, "AWS_SESSION_TOKEN": "a-session-token", "AWS_REGION": "eu-west-3"}
+    _, got = received(env=env)
+    assert json.loads(bodies[0]) == got.body
+    keys = Credentials(*KEYS.values(), token="a-session-token")
+    assert got.path.endswith("/model/us.anthropic.claude-haiku-4-5-20251001-v1%3A0/converse-stream")
+    assert "/eu-west-3/bedrock/aws4_request" in got.headers["authorization"]
+    expected = signature_of(got, bodies[0], keys, "eu-west-3", monkeypatch)
+    assert got.headers["authorization"] == expected
+    assert got.headers["x-amz-security-token"] == "a-session-token"
+    assert got.headers["accept"] == "application/vnd.amazon.eventstream"
+    assert got.headers["user-agent"] == "homarus"
+
+
+def test_without_an_address_the_regions_own_is_asked() -> None:
+    def origin(env: Mapping[str, str]) -> str:
+        signed = Signer("", {**KEYS, **env}, bearer=False).sign(
+            {"modelId": "m", "messages": []}, NOBODY
+        )
+        return signed.origin
+
+    assert origin({}) == "https://bedrock-runtime.us-east-1.amazonaws.com"
+    assert (
+        origin({"AWS_REGION": "eu-north-1"}) == "https://bedrock-runtime.eu-north-1.amazonaws.com"
+    )
+    beijing = origin({"AWS_DEFAULT_REGION": "cn-north-1"})
+    assert urlsplit(beijing).hostname == "bedrock-runtime.cn-north-1.amazonaws.com.cn"
+
+
+def test_a_bedrock_key_goes_as_a_bearer_and_nothing_is_signed() -> None:
+    _, got = received(env={}, key=" ABSKexample ", headers={"X-Team": "a"})
+    assert got.headers["authorization"] == "Bearer ABSKexample"
+    assert got.headers["x-team"] == "a"
+    assert "x-amz-date" not in got.headers
+
+
+def test_a_profile_is_found_as_every_aws_tool_finds_it(tmp_path: Path) -> None:
+    """botocore's own chain: a profile whose credentials a program prints, with its region."""
+    told = {"Version": 1, "AccessKeyId": "AKIDPROFILE", "SecretAccessKey": "s"}
+    program = tmp_path / "lend"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    program.chmod(0o700)
+    (tmp_path / "config").write_text(
+        f"[profile work]\nregion = ap-south-1\ncredential_process = {program}\n"
+    )
+    _, got = received(env={"AWS_PROFILE": "work", "AWS_ACCESS_KEY_ID": "ignored"})
+    assert "Credential=AKIDPROFILE/" in got.headers["authorization"]
+    assert "/ap-south-1/bedrock/" in got.headers["authorization"]
+
+
+def test_without_credentials_it_says_how_to_get_some() -> None:
+    error = failed(env={})
+    assert isinstance(error, AuthFailed)
+    assert error.fix == SIGN_IN
+    assert error.message.startswith("mock/us.anthropic")
+
+
+def test_a_profile_that_is_not_there_is_named() -> None:
+    error = failed(env={"AWS_PROFILE": "nosuch"})
+    assert isinstance(error, AuthFailed)
+    assert "nosuch" in error.message
+
+
+def test_a_program_that_lends_no_credentials_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[profile work]\ncredential_process = false\n")
+    assert isinstance(failed(env={"AWS_PROFILE": "work"}), AuthFailed)
+
+
+def test_a_role_that_may_not_be_taken_is_an_account_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service that lends credentials refuses, in its own dialect."""
+    error = b"<Error><Code>AccessDenied</Code><Message>not yours</Message></Error>"
+    problem = b"<ErrorResponse>" + error + b"</ErrorResponse>"
+
+    async def main() -> ProviderError:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+            writer.write(head % len(problem) + problem)
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{port}")
+        (tmp_path / "config").write_text(
+            "[profile base]\naws_access_key_id = a\naws_secret_access_key = b\n"
+            "[profile work]\nrole_arn = arn:aws:iam::123456789012:role/r\nsource_profile = base\n"
+            "region = us-east-1\n"
+        )
+        settings = bedrock.Settings("mock", "http://127.0.0.1:9")
+        with pytest.raises(ProviderError) as caught:
+            await last(bedrock.create(settings, env={"AWS_PROFILE": "work"}))
+        server.close()
+        return caught.value
+
+    error = asyncio.run(main())
+    assert isinstance(error, AuthFailed)
+    assert "not yours" in error.message
+
+
+def test_a_refused_account_is_told_how_to_sign_in_and_a_refused_key_to_check_it() -> None:
+    assert failed(Fail(403)).fix == SIGN_IN
+    assert "API key" in failed(Fail(403), key="ABSKexample").fix
+
+
+def test_no_secret_is_told() -> None:
+    error = failed(Fail(400, message="bad key ABSKexample123"), key="ABSKexample123")
+    assert "ABSKexample123" not in str(error)
+    settings = bedrock.Settings("mock", "http://h", "ABSKexample123")
+    assert "ABSKexample123" not in repr(settings)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://", "http://127.0.0.1:1"])
+def test_an_address_where_nobody_is_is_unreachable(address: str) -> None:
+    async def main() -> None:
+        await last(bedrock.create(bedrock.Settings("mock", address), env=KEYS))
+
+    with pytest.raises(Unreachable):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"temperature": "hot"}, {"guardrailConfig": 3}, {"requestMetadata": {"a": 1}}],
+)
+def test_params_that_bedrock_does_not_take_are_told_before_anything_is_sent(params: Any) -> None:
+    async def main() -> None:
+        async with ModelServer() as server:
+            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            with pytest.raises(BadRequest, match="not one that Bedrock takes"):
+                await last(provider, Request("m", "", (user("hi"),), params=params))
+            assert server.requests == []
+
+    asyncio.run(main())
+
+
+def test_tools_come_back_under_our_own_names_and_the_price_is_counted() -> None:
+    async def main() -> Message:
+        async with ModelServer() as server:
+            server.script([CallTools(Call("files_read", {"p": 1})), Tokens(1000, 100, 400)])
+            model = Model("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
+            settings = bedrock.Settings("mock", server.url)
+            provider = bedrock.create(settings, models=[model], env=KEYS)
+            tools = (ToolSpec("files.read", "Read.", {}),)
+            return await last(provider, Request(MODEL, "", (user("hi"),), tools))
+
+    message = asyncio.run(main())
+    [call] = message.calls
+    assert isinstance(call, ToolCall)
+    assert (call.name, dict(call.args)) == ("files.read", {"p": 1})
+    assert message.origin is not None
+    assert message.origin.usage.cost == pytest.approx((600 + 5 * 100 + 0.1 * 400) / 1e6)
+
+
+def worker_threads() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each is not threading.main_thread()}
+
+
+@pytest.mark.parametrize("steps", [[Hold()], [Say("I was"), Hold()], [Delay(60)]])
+def test_cancelling_hangs_up_at_once_even_before_the_first_byte(steps: list[Step]) -> None:
+    async def main() -> tuple[float, str]:
+        async with ModelServer() as server:
+            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            await last(provider)  # everything is loaded
+            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            server.script(steps)
+            async with asyncio.TaskGroup() as group:
+                asking = group.create_task(last(provider))
+                await server.arrived(2)
+                start = time.monotonic()
+                asking.cancel()
+            spent_s = time.monotonic() - start
+            if not isinstance(steps[0], Delay):  # whose server does not listen meanwhile
+                await server.requests[1].ended.wait()
+            return spent_s, server.requests[1].outcome
+
+    before = worker_threads()
+    spent_s, outcome = asyncio.run(main())
+    assert spent_s < 1
+    assert outcome in {"client left", "open"}
+    assert worker_threads() <= before, "no thread is left behind"
+
+
+def test_many_answers_at_once_take_no_thread_each() -> None:
+    async def main() -> int:
+        async with ModelServer() as server:
+            for _ in range(60):
+                server.script([Say("a"), Hold()])
+            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            streams = [provider.stream(ASK) for _ in range(60)]
+
+            async def begin(stream: Any) -> None:
+                assert isinstance(await anext(stream), TextDelta)
+
+            async with asyncio.TaskGroup() as group:
+                for stream in streams:
+                    group.create_task(begin(stream))
+            busy = len(worker_threads())
+            for stream in streams:
+                assert isinstance(stream, AsyncGenerator)
+                await stream.aclose()
+            await provider.close()
+            return busy
+
+    assert asyncio.run(main()) < 60
+
+
+def test_an_event_costs_little() -> None:
+    made = [
+        event("contentBlockDelta", contentBlockIndex=0, delta={"text": f"word{n} "})
+        for n in range(20_000)
+    ]
+    reader, reply = FrameReader(), Reply()
+    start = time.process_time()
+    for data in made:
+        for frame in reader.feed(data):
+            reply.add(*bedrock._event(frame, NOBODY))
+    per_event_us = (time.process_time() - start) / len(made) * 1e6
+    assert per_event_us < 25
+
+
+def test_importing_it_loads_no_library_and_needs_none() -> None:
+    code = (
+        "import sys; sys.modules['boto3'] = sys.modules['botocore'] = None\n"
+        "sys.modules['google'] = None\n"
+        "from homarus.providers import bedrock, vertex\n"
+        "from homarus.core.errors import UserError\n"
+        "for make in (lambda: bedrock.create(bedrock.Settings('b', '')),\n"
+        "             lambda: vertex.create(vertex.Settings('v', ''), 'gemini-3')):\n"
+        "    try: make()\n"
+        "    except UserError as exc: print(exc.fix)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split("\n")[:2] == [
+        "pip install 'homarus[bedrock]'",
+        "pip install 'homarus[vertex]'",
+    ]
+    code = (
+        "import sys\nfrom homarus.providers import bedrock, vertex\n"
+        "bedrock.create(bedrock.Settings('b', ''))\n"
+        "vertex.create(vertex.Settings('v', ''), 'gemini-3')\n"
+        "print({'boto3', 'botocore', 'google.auth', 'requests', 'httpx2'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def providers(**entries: object) -> Config:
+    return Config.model_validate({"models": {"providers": entries}})
+
+
+def opened(ref: str, config: Config, env: Mapping[str, str]) -> bedrock.Bedrock:
+    provider, _ = connect(config, env, ref, Paths.find({}, Path("/nowhere")))
+    assert isinstance(provider, bedrock.Bedrock)
+    return provider
+
+
+def test_it_is_chosen_by_its_name_or_by_the_wire() -> None:
+    named = opened("amazon-bedrock/m", Config(), {})
+    assert (named.name, named.api, named._settings.base_url) == (
+        "amazon-bedrock",
+        "bedrock-converse-stream",
+        "",
+    )
+    own = providers(work={"api": "bedrock-converse-stream", "models": [{"id": "m"}]})
+    assert opened("work/m", own, {}).name == "work"
+    address = providers(**{"amazon-bedrock": {"baseUrl": "https://vpce.example"}})
+    assert opened("amazon-bedrock/m", address, {})._settings.base_url == "https://vpce.example"
+
+
+def test_a_key_is_used_when_there_is_one_and_not_against_the_configurations_word() -> None:
+    env = {"AWS_BEARER_TOKEN_BEDROCK": "ABSK"}
+    assert opened("amazon-bedrock/m", Config(), env)._settings.api_key == "ABSK"
+    aws = providers(**{"amazon-bedrock": {"auth": "aws-sdk"}})
+    assert opened("amazon-bedrock/m", aws, env)._settings.api_key == ""
+
+
+def test_an_account_is_needed_and_no_key() -> None:
+    assert not needs_key(Config(), "amazon-bedrock")
+    assert lacks_account(Config(), {}, "amazon-bedrock")
+    assert not lacks_account(Config(), KEYS, "amazon-bedrock")
+    assert not lacks_account(providers(**{"amazon-bedrock": {}}), {}, "amazon-bedrock")
+    assert not lacks_account(Config(), {}, "openai")
+    assert VENDORS["amazon-bedrock"].api == bedrock.API
+
+
+def test_a_run_reaches_it_with_the_account_of_our_own_environment() -> None:
+    async def main() -> tuple[Message, Received]:
+        async with ModelServer() as server:
+            config = providers(**{"amazon-bedrock": {"baseUrl": server.url}})
+            env = {**KEYS, "AWS_REGION": "eu-west-1"}
+            models = Models(config, env, Paths.find({}, Path("/nowhere")), SystemClock())
+            provider, _ = await models.road(Wish("main", f"amazon-bedrock/{MODEL}"))
+            pieces = [piece async for piece in provider.stream(ASK)]
+            await models.close()
+            assert isinstance(pieces[-1], Message)
+            return pieces[-1], server.requests[0]
+
+    message, got = asyncio.run(main())
+    assert message.text
+    assert "Credential=AKIDEXAMPLE" in got.headers["authorization"]
+    assert "/eu-west-1/" in got.headers["authorization"]
+
+
+def test_a_missing_library_is_told_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(UserError) as caught:
+        opened("amazon-bedrock/m", Config(), {})
+    assert caught.value.fix == "pip install 'homarus[bedrock]'"
+
+    async def main() -> None:
+        models = Models(Config(), {}, Paths.find({}, Path("/nowhere")), SystemClock())
+        await models.road(Wish("main", "amazon-bedrock/m"))
+
+    with pytest.raises(UserError, match="boto3"):
+        asyncio.run(main())

@@ -1,0 +1,413 @@
+"""Vertex AI end to end: a Google account against a local token service, and the two wires."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import anthropic as anthropic_sdk
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from google import genai
+from google.auth.credentials import AnonymousCredentials
+
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import AuthFailed, ProviderError, Unreachable, UserError
+from homarus.core.message import Message, Origin, Text, Thinking, user
+from homarus.providers import vertex
+from homarus.providers.base import Request, ToolSpec
+from homarus.providers.catalog import VENDORS, Model
+from homarus.providers.connect import connect, needs_key
+from homarus.providers.failures import Subject
+from homarus.testing.model_server import Fail, ModelServer, Received, Say, Step, Think
+
+GEMINI = "gemini-3-flash-preview"
+CLAUDE = "claude-haiku-4-5@20251001"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+PEM = KEY.private_bytes(
+    serialization.Encoding.PEM,
+    serialization.PrivateFormat.PKCS8,
+    serialization.NoEncryption(),
+).decode()
+SUBJECT = Subject("v", "m", "somewhere")
+
+
+@dataclass
+class Tokens:
+    """A token service that checks what Google's checks: the grant, and who signed it."""
+
+    port: int = 0
+    lasts_s: int = 3600
+    refuse: bytes = b""
+    claims: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/token"
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = next(
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length")
+        )
+        form = parse_qs((await reader.readexactly(size)).decode())
+        assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
+        self.claims.append(verified(form["assertion"][0]))
+        token = {"access_token": f"ya29.token-{len(self.claims)}", "token_type": "Bearer"}
+        body = self.refuse or json.dumps({**token, "expires_in": self.lasts_s}).encode()
+        status = b"400 Bad Request" if self.refuse else b"200 OK"
+        writer.write(
+            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+            b"Connection: close\r\n\r\n%b" % (status, len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+
+
+def verified(assertion: str) -> dict[str, Any]:
+    head, claims, signature = assertion.split(".")
+    padded = [base64.urlsafe_b64decode(part + "==") for part in (claims, signature)]
+    KEY.public_key().verify(
+        padded[1], f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
+    )
+    told: dict[str, Any] = json.loads(padded[0])
+    return told
+
+
+@asynccontextmanager
+async def token_service() -> Any:
+    tokens = Tokens()
+    server = await asyncio.start_server(tokens.connected, "127.0.0.1", 0)
+    tokens.port = server.sockets[0].getsockname()[1]
+    try:
+        yield tokens
+    finally:
+        server.close()
+
+
+def account_file(folder: Path, token_url: str, **changes: Any) -> dict[str, str]:
+    """A service account's file, and the environment that names it."""
+    told = {
+        "type": "service_account",
+        "project_id": "filed-project",
+        "private_key_id": "k1",
+        "private_key": PEM,
+        "client_email": "robot@filed-project.iam.gserviceaccount.com",
+        "client_id": "1",
+        "token_uri": token_url,
+        "universe_domain": "googleapis.com",
+        **changes,
+    }
+    file = folder / "account.json"
+    file.write_text(json.dumps({k: v for k, v in told.items() if v is not None}))
+    return {"GOOGLE_APPLICATION_CREDENTIALS": str(file)}
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever account this machine has is not to be found."""
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    for name in ("CREDENTIALS", "PROJECT", "LOCATION"):
+        monkeypatch.delenv(f"GOOGLE_CLOUD_{name}", raising=False)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+
+
+@dataclass
+class Scene:
+    message: Message
+    requests: list[Received]
+    claims: list[dict[str, Any]]
+
+
+def ask(model: str = GEMINI) -> Request:
+    return Request(model, "Be brief.", (user("hé"),), (ToolSpec("read", "Read.", {}),))
+
+
+def played(
+    folder: Path,
+    *steps: Step,
+    request: Request | None = None,
+    env: Mapping[str, str] | None = None,
+    key: str = "",
+    times: int = 1,
+    path: str = "",
+    lasts_s: int = 3600,
+    refuse: bytes = b"",
+    **file: Any,
+) -> Scene:
+    async def main() -> Scene:
+        async with asyncio.timeout(30), token_service() as tokens, ModelServer() as server:
+            tokens.lasts_s, tokens.refuse = lasts_s, refuse
+            account = account_file(folder, tokens.url, **file)
+            settings = vertex.Settings("v", server.url + path, key)
+            request_ = request or ask()
+            provider = vertex.create(settings, request_.model, env={**account, **(env or {})})
+            try:
+                for _ in range(times):
+                    server.script(list(steps) or [Say("ok")])
+                    pieces = [piece async for piece in provider.stream(request_)]
+            finally:
+                await provider.close()
+            assert isinstance(pieces[-1], Message)
+            return Scene(pieces[-1], server.requests, tokens.claims)
+
+    return asyncio.run(main())
+
+
+def failed(folder: Path, *steps: Step, **told: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        played(folder, *steps, **told)
+    return caught.value
+
+
+def test_gemini_is_asked_with_a_token_that_the_account_signed_for(tmp_path: Path) -> None:
+    scene = played(tmp_path, Think("hm"), Say("Fine."))
+    [got], [claims] = scene.requests, scene.claims
+    place = "/v1/projects/filed-project/locations/global/publishers/google/models"
+    assert got.path == f"{place}/{GEMINI}:streamGenerateContent?alt=sse"
+    assert got.headers["authorization"] == "Bearer ya29.token-1"
+    assert "x-goog-api-key" not in got.headers
+    assert claims["iss"] == "robot@filed-project.iam.gserviceaccount.com"
+    assert claims["scope"] == "https://www.googleapis.com/auth/cloud-platform"
+    assert (scene.message.text, scene.message.thinking) == ("Fine.", "hm")
+    assert scene.message.origin is not None
+    assert (scene.message.origin.api, scene.message.origin.provider) == ("google-vertex", "v")
+
+
+def test_a_token_is_used_until_it_runs_out(tmp_path: Path) -> None:
+    assert len(played(tmp_path, times=3).claims) == 1
+    scene = played(tmp_path, times=3, lasts_s=1)
+    assert len(scene.claims) == 3
+    assert scene.requests[2].headers["authorization"] == "Bearer ya29.token-3"
+
+
+def test_project_and_location_come_from_the_environment_before_the_file(tmp_path: Path) -> None:
+    env = {"GOOGLE_CLOUD_PROJECT": "mine", "GOOGLE_CLOUD_LOCATION": "europe-west4"}
+    path = played(tmp_path, env=env).requests[0].path
+    assert path.startswith("/v1/projects/mine/locations/europe-west4/publishers/google/")
+
+
+def test_the_address_may_name_the_project(tmp_path: Path) -> None:
+    place = "/projects/p/locations/l"
+    for ending in ("", "/", "/publishers/google"):
+        scene = played(tmp_path, path=place + ending, env={"GOOGLE_CLOUD_PROJECT": "other"})
+        assert scene.requests[0].path.startswith(f"/v1{place}/publishers/google/models/")
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("", "https://aiplatform.googleapis.com/v1"),
+        ("global", "https://aiplatform.googleapis.com/v1"),
+        ("us", "https://aiplatform.us.rep.googleapis.com/v1"),
+        ("us-central1", "https://us-central1-aiplatform.googleapis.com/v1"),
+    ],
+)
+def test_each_location_has_its_own_address(location: str, url: str) -> None:
+    assert vertex.Account("", {"GOOGLE_CLOUD_LOCATION": location}).base_url == url
+
+
+def test_an_account_that_is_billed_elsewhere_says_so(tmp_path: Path) -> None:
+    got = played(tmp_path, quota_project_id="payer").requests[0]
+    assert got.headers["x-goog-user-project"] == "payer"
+
+
+def test_with_a_key_nobody_signs_in(tmp_path: Path) -> None:
+    scene = played(tmp_path, key="AQ.express")
+    [got] = scene.requests
+    assert scene.claims == []
+    assert got.headers["x-goog-api-key"] == "AQ.express"
+    assert "authorization" not in got.headers
+    assert got.path.startswith(f"/v1/publishers/google/models/{GEMINI}")
+
+
+def test_claude_is_asked_over_its_own_wire(tmp_path: Path) -> None:
+    request = ask(CLAUDE)
+    scene = played(tmp_path, Think("hm"), Say("Fine."), request=request, key="AQ.express")
+    [got] = scene.requests
+    place = "/v1/projects/filed-project/locations/global/publishers/anthropic/models"
+    assert got.path == f"{place}/{CLAUDE}:streamRawPredict"
+    assert got.headers["authorization"] == "Bearer ya29.token-1"
+    assert "x-api-key" not in got.headers and "x-goog-api-key" not in got.headers
+    assert got.body["anthropic_version"] == "vertex-2023-10-16"
+    assert "model" not in got.body
+    assert got.body["stream"] is True
+    assert scene.message.text == "Fine."
+    assert scene.message.origin is not None
+    assert scene.message.origin.model == CLAUDE
+
+
+def test_claudes_reasoning_goes_back_to_it(tmp_path: Path) -> None:
+    thought = (Thinking("hm", "c2ln"), Text("x"))
+    origin = Origin("anthropic-messages", "v", CLAUDE)
+    history = (user("a"), Message("assistant", thought, origin=origin), user("b"))
+    got = played(tmp_path, request=Request(CLAUDE, "", history)).requests[0]
+    assert got.body["messages"][1]["content"][0]["type"] == "thinking"
+
+
+def test_googles_own_client_asks_at_the_same_place(tmp_path: Path) -> None:
+    ours = played(tmp_path, env={"GOOGLE_CLOUD_LOCATION": "europe-west4"}).requests[0]
+
+    async def main() -> Received:
+        async with ModelServer() as server:
+            base = server.url.removesuffix("/v1")
+            client = genai.Client(
+                vertexai=True,
+                project="filed-project",
+                location="europe-west4",
+                credentials=AnonymousCredentials(),
+                http_options={"base_url": base, "api_version": "v1"},
+            )
+            stream = await client.aio.models.generate_content_stream(model=GEMINI, contents="hi")
+            assert "".join([chunk.text or "" async for chunk in stream])
+            await client.aio.aclose()
+            return server.requests[0]
+
+    assert asyncio.run(main()).path == ours.path
+
+
+def test_anthropics_own_client_asks_at_the_same_place(tmp_path: Path) -> None:
+    ours = played(tmp_path, request=ask(CLAUDE)).requests[0]
+
+    async def main() -> Received:
+        async with ModelServer() as server:
+            client = anthropic_sdk.AsyncAnthropicVertex(
+                region="global",
+                project_id="filed-project",
+                access_token="t",
+                base_url=server.url,
+                max_retries=0,
+            )
+            async with (
+                client,
+                client.messages.stream(
+                    model=CLAUDE, max_tokens=9, messages=[{"role": "user", "content": "hi"}]
+                ) as stream,
+            ):
+                assert await stream.get_final_text()
+            return server.requests[0]
+
+    theirs = asyncio.run(main())
+    assert theirs.path == ours.path
+    assert theirs.body["anthropic_version"] == ours.body["anthropic_version"]
+    assert ("model" in theirs.body) == ("model" in ours.body)
+
+
+def test_a_refused_account_is_told_how_to_sign_in(tmp_path: Path) -> None:
+    refusal = b'{"error":"invalid_grant","error_description":"Invalid JWT Signature."}'
+    error = failed(tmp_path, refuse=refusal)
+    assert isinstance(error, AuthFailed)
+    assert "Invalid JWT Signature" in error.message
+    assert "gcloud auth application-default login" in error.fix
+
+
+def test_without_an_account_it_says_how_to_get_one() -> None:
+    async def main() -> None:
+        provider = vertex.create(vertex.Settings("v", ""), GEMINI, env={})
+        try:
+            async for _ in provider.stream(ask()):
+                pass
+        finally:
+            await provider.close()
+
+    with pytest.raises(AuthFailed) as caught:
+        asyncio.run(main())
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"private_key": "not a key"}, {"client_email": None}, {"type": "nonsense"}],
+)
+def test_a_spoiled_file_is_an_account_that_failed(tmp_path: Path, changes: Any) -> None:
+    error = failed(tmp_path, **changes)
+    assert isinstance(error, AuthFailed)
+    assert PEM[30:60] not in error.message
+
+
+def test_a_file_that_is_not_there_or_not_json_is_named(tmp_path: Path) -> None:
+    for content in (None, "{"):
+        file = tmp_path / "other.json"
+        if content:
+            file.write_text(content)
+        error = failed(tmp_path, env={"GOOGLE_APPLICATION_CREDENTIALS": str(file)})
+        assert isinstance(error, AuthFailed)
+        assert "other.json" in error.message
+
+
+def test_a_token_service_that_is_away_is_unreachable(tmp_path: Path) -> None:
+    error = failed(tmp_path, token_uri="http://127.0.0.1:1/token")
+    assert isinstance(error, Unreachable)
+
+
+def test_an_account_without_a_project_is_asked_for_one(tmp_path: Path) -> None:
+    error = failed(tmp_path, project_id=None)
+    assert isinstance(error, AuthFailed)
+    assert error.fix == "set GOOGLE_CLOUD_PROJECT"
+
+
+def test_a_refusal_of_the_service_has_its_class(tmp_path: Path) -> None:
+    assert type(failed(tmp_path, Fail(401))) is AuthFailed
+    assert type(failed(tmp_path, Fail(401), request=ask(CLAUDE))) is AuthFailed
+
+
+def test_signing_in_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    """The library waits for Google in a thread: meanwhile the loop goes on."""
+
+    async def main() -> float:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        service = await asyncio.start_server(silent, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}/token"
+        provider = vertex.create(vertex.Settings("v", ""), GEMINI, env=account_file(tmp_path, url))
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                async for _ in provider.stream(ask()):
+                    pass
+        spent_s = time.monotonic() - start
+        service.close()
+        service.close_clients() if hasattr(service, "close_clients") else None
+        await provider.close()
+        return spent_s
+
+    assert asyncio.run(main()) < 5
+
+
+def test_it_is_chosen_by_its_name() -> None:
+    paths = Paths.find({}, Path("/nowhere"))
+    provider, model = connect(Config(), {}, "google-vertex/gemini-3-flash-preview", paths)
+    assert isinstance(provider, vertex.Gemini)
+    assert model.known
+    provider, _ = connect(Config(), {}, "google-vertex/claude-sonnet-4-6", paths)
+    assert isinstance(provider, vertex.Claude)
+    assert VENDORS["google-vertex"].api == vertex.API
+    assert not needs_key(Config(), "google-vertex")
+    env = {"GOOGLE_CLOUD_API_KEY": "AQ.express"}
+    provider, _ = connect(Config(), env, "google-vertex/gemini-3-flash-preview", paths)
+    assert isinstance(provider, vertex.Gemini)
+    assert provider._keyed
+
+
+def test_a_missing_library_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "google.auth", None)
+    with pytest.raises(UserError) as caught:
+        vertex.create(vertex.Settings("v", ""), GEMINI)
+    assert caught.value.fix == "pip install 'homarus[vertex]'"
+    keyed = vertex.Settings("v", "", "AQ.express")
+    assert vertex.create(keyed, GEMINI, models=[Model("v", GEMINI)]).name == "v"
