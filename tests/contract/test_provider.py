@@ -29,7 +29,7 @@ from homarus.core.message import (
     ToolReturn,
     user,
 )
-from homarus.providers import anthropic, bedrock, google, local, openai, responses
+from homarus.providers import anthropic, bedrock, google, local, openai, responses, vertex
 from homarus.providers.base import (
     Delta,
     Provider,
@@ -243,6 +243,15 @@ async def bedrock_stage() -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
+async def vertex_stage() -> AsyncIterator[Stage]:
+    async with ModelServer() as server:
+        settings = vertex.Settings("served", server.url, "AQ.contract-key")
+        provider = vertex.create(settings, MODEL)
+        yield ServedStage(provider, server)
+        await provider.close()
+
+
+@asynccontextmanager
 async def scripted_stage() -> AsyncIterator[Stage]:
     yield ScriptedStage()
 
@@ -253,6 +262,7 @@ ROWS = [
     Row("anthropic", anthropic_stage),
     Row("google", google_stage),
     Row("bedrock", bedrock_stage),
+    Row("vertex", vertex_stage),
     Row("local", local_stage, frozenset({"think", "history", "together"})),
     Row("scripted", scripted_stage),
 ]

@@ -318,7 +318,7 @@ def test_a_client_that_does_not_read_is_closed_and_nobody_else_notices(gateway: 
             hello = {"type": "req", "id": "1", "method": "connect", "params": params}
             await slow.send(json.dumps(hello))
             await slow.recv()
-            await link.call("chat.send", message("MOCK:short", "main"))
+            await link.call("agent", message("MOCK:short", "main"), final=True)
             big = "y" * 95_000
             for _ in range(300):  # each an event that may not be dropped
                 await link.call("chat.inject", {"sessionKey": "main", "message": big})
@@ -438,7 +438,11 @@ def test_a_changed_config_is_used_by_the_next_run(gateway: Gateway, home: Home) 
 
 
 def test_a_change_that_needs_it_restarts_the_gateway(gateway: Gateway, home: Home) -> None:
-    async def before(_link: Link, heard: Heard) -> None:
+    async def before(link: Link, heard: Heard) -> None:
+        change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})  # would not start
+        refused = await heard.wait(lambda name, _: name == "config.rejected")
+        assert "refusing to listen" in refused["message"]
+        assert await link.call("health")
         change(home, gateway={"auth": {"token": "another-token"}})
         told = await heard.wait(lambda name, _: name == "config.reloaded")
         assert told["action"] == "restart"

@@ -198,7 +198,9 @@ def chromium(folder: Path) -> Iterator[Browser]:
                 raise BrowserError("chromium did not start")
             # What it goes on to say is read away: a full pipe would stop it.
             threading.Thread(target=process.stderr.read, daemon=True).start()
-            with connect(url, max_size=None, compression=None, proxy=None) as socket:
+            with connect(
+                url, max_size=None, max_queue=None, compression=None, proxy=None, close_timeout=1
+            ) as socket:
                 yield Browser(socket)
         finally:
             process.kill()

@@ -118,7 +118,8 @@ class Connection:
         """Close once everything before has been sent."""
         if not self._closing:
             self._closing = True
-            self._goodbye = (code, reason)
+            # A close frame holds 123 bytes of reason, and the reason may quote the client.
+            self._goodbye = (code, reason.encode()[:120].decode("utf-8", "ignore"))
             self._news.set()
 
     def hang_up(self, code: int, reason: str) -> None:
@@ -183,6 +184,7 @@ class Connection:
 
     async def _greeted(self) -> bool:
         """Whether the client has shown who it is, in time."""
+        self._gateway.strangers += 1
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 frame = await self._next()
@@ -193,6 +195,8 @@ class Connection:
         except TimeoutError:
             self.hang_up(POLICY, "handshake timeout")
             return False
+        finally:
+            self._gateway.strangers -= 1
 
     def _greet(self, frame: str) -> bool:
         request_id = "invalid"
@@ -207,7 +211,7 @@ class Connection:
             if request_id == "invalid":
                 request_id = frames.request_id(frame)
             self.answer(frames.failure(request_id, refusal))
-            self.close(refusal.close_code or POLICY, refusal.message[:120])
+            self.close(refusal.close_code or POLICY, refusal.message)
             log.info("connection %s refused: %s", self.id, refusal.message)
             return False
         self.caller, self.token_issued_ms = accepted.caller, accepted.token_issued_ms

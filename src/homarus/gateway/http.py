@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request as Upgrade
 
 _WIRE = "homarus.wire"
+MAX_STRANGERS = 2_000
 _LINGER_S = 2.0  # for a client that was hung up on to take the reason
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _HEADERS: Final = {
@@ -105,6 +106,8 @@ class Site:
         try:
             self._gateway.gate.admit(Door.from_scope(scope))
             if scope["type"] == "websocket":
+                if self._gateway.strangers >= MAX_STRANGERS:
+                    raise Barred(503, "too many connections that say nothing", after_s=5)
                 wire = scope["extensions"][_WIRE]["wire"]
                 await Connection(self._gateway, wire, receive, send, scope).serve()
             else:

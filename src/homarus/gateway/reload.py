@@ -86,7 +86,10 @@ def judge(before: Loaded, after: Loaded) -> Change:
 
 
 class Watch:
-    """Looks at the config's files, and tells what came of a change."""
+    """Looks at the config's files, and tells what came of a change.
+
+    `take` may raise a ConfigError: that change is refused too.
+    """
 
     def __init__(
         self,
@@ -120,14 +123,13 @@ class Watch:
     async def _read(self) -> None:
         try:
             loaded = await asyncio.to_thread(load, self._paths, self._env)
+            self._files = self._sources()
+            self._seen = self._stamps()
+            await self._take(judge(self._loaded, loaded))
         except ConfigError as exc:
             self._refuse(exc)
-            return
-        self._files = self._sources()
-        self._seen = self._stamps()
-        change = judge(self._loaded, loaded)
-        self._loaded = loaded
-        await self._take(change)
+        else:
+            self._loaded = loaded
 
     def _stamps(self) -> tuple[Stamp, ...]:
         return tuple(_stamp(file) for file in self._files)

@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,7 +23,9 @@ from homarus.config.paths import Paths
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, InUse, UserError
 from homarus.core.message import Json
-from homarus.gateway.auth import resolve_auth
+from homarus.core.retry import Backoff
+from homarus.core.tasks import supervise
+from homarus.gateway.auth import Auth, resolve_auth
 from homarus.gateway.handshake import Gate
 from homarus.gateway.host import Host
 from homarus.gateway.http import Listener, Site, open_sockets
@@ -102,8 +104,7 @@ async def serve(
 ) -> Ending:
     """Serve until told to end. `ready` gets the address when requests can be answered."""
     settings = plan.loaded.config.gateway
-    auth = resolve_auth(settings, plan.loaded.env)
-    listen = resolve_listen(settings, plan.loaded.env, auth, port=plan.port, bind=plan.bind)
+    auth, listen = _prepare(plan)
     sockets = _open(listen, plan.paths)
     port: int = sockets[0].getsockname()[1]
     gate = Gate.make(settings, auth, port, plan.paths.state, plan.clock)
@@ -125,6 +126,15 @@ async def serve(
     return bell.ending
 
 
+def _prepare(plan: Plan) -> tuple[Auth, Listen]:
+    """What the config says about who comes in and where; a ConfigError when that cannot be."""
+    settings, env = plan.loaded.config.gateway, plan.loaded.env
+    auth = resolve_auth(settings, env)
+    listen = resolve_listen(settings, env, auth, port=plan.port, bind=plan.bind)
+    Gate.make(settings, auth, listen.port, plan.paths.state, plan.clock)
+    return auth, listen
+
+
 async def _attend(
     plan: Plan,
     gateway: Gateway,
@@ -138,11 +148,12 @@ async def _attend(
     """From the moment there is a program until every client is gone."""
     watch = Watch(
         plan.paths, plan.env, plan.loaded, plan.clock,
-        take=lambda change: _take(gateway, program, bell, change),
+        take=lambda change: _take(plan, gateway, program, bell, change),
         refuse=lambda problem: _reject(gateway, problem),
     )  # fmt: skip
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(gateway.run(program)), group.create_task(watch.run())]
+        watching = supervise("config watch", watch.run, clock=plan.clock, backoff=Backoff())
+        running = [group.create_task(gateway.run(program)), group.create_task(watching)]
         port = gateway.gate.entrance.port
         with _posted(plan.paths.state, gateway, url):
             await gateway.ready.wait()
@@ -172,8 +183,10 @@ async def _leave(gateway: Gateway, bell: Bell) -> None:
         hurry.cancel()
 
 
-async def _take(gateway: Gateway, program: Host, bell: Bell, change: Change) -> None:
-    """A new config that is right."""
+async def _take(plan: Plan, gateway: Gateway, program: Host, bell: Bell, change: Change) -> None:
+    """A new config that can be read. One the gateway could not start with is refused."""
+    if change.action == "restart":
+        _prepare(replace(plan, loaded=change.loaded))
     gateway.config_problem = ""
     if change.action == "ignore":
         return

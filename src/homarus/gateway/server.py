@@ -7,7 +7,7 @@ A client that connects in between is challenged at once and greeted when there i
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,8 @@ from homarus import __version__
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Json
-from homarus.core.tasks import contain
+from homarus.core.retry import Backoff
+from homarus.core.tasks import contain, supervise
 from homarus.gateway import frames
 from homarus.gateway.client import POLICY, RESTART, Connection
 from homarus.gateway.door import Door
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
 _ABORT_S = 1.0
+_BACKOFF = Backoff(first_s=0.05, most_s=5.0)
 # Which scope an event needs, by how its name begins. What is not here is for everybody.
 _GUARDS: tuple[tuple[str, Scope], ...] = (
     ("exec.approval.", "approvals"),
@@ -74,6 +76,7 @@ class Gateway:
         self.ready = asyncio.Event()
         self.stopping = False
         self.counts = Counts()
+        self.strangers = 0  # connections that have not shown who they are
         self.started_ms = self.clock.now_ms()
         self.presence = Presence(self.clock, __version__)
         self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
@@ -113,13 +116,19 @@ class Gateway:
                 self._host, self._group = host, group
                 self.ready.set()
                 try:
-                    group.create_task(self._tick())
-                    await self.events.follow(news)
+                    group.create_task(self._keep_up("tick", self._tick))
+                    await self._keep_up("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None
 
+    async def _keep_up(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """What every client depends on goes on after a bug, and says so in the log."""
+        await supervise(name, run, clock=self.clock, backoff=_BACKOFF)
+
     def greet(self, params: Json, connection: Connection) -> tuple[Accepted, dict[str, Json]]:
         """Let a client in, or raise; and what it is told first."""
+        if self.stopping:
+            raise Unavailable("the gateway is shutting down", retry_after_ms=2_000)
         door = Door.from_scope(connection.scope)
         accepted = self.gate.accept(params, door, connection.nonce, connection.id)
         return accepted, hello(self, accepted)

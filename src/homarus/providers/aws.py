@@ -26,6 +26,7 @@ from homarus.providers.failures import Problem, Subject, error_of, unreachable
 
 SERVICE = "bedrock-runtime"
 DEFAULT_REGION = "us-east-1"
+LEND_S = 10.0
 SIGN_IN = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws sso login`"
 # What our own client says itself.
 _NOT_PASSED_ON = frozenset({"user-agent", "content-length"})
@@ -91,12 +92,17 @@ class Signer:
 
     def _make(self) -> Any:
         import boto3
+        import botocore.session
         from botocore import UNSIGNED
         from botocore.config import Config
 
         # At DEBUG it logs each request whole, at INFO where it found the credentials.
         logging.getLogger("botocore").setLevel(logging.WARNING)
-        session = boto3.Session(**_session_options(self._env))
+        core = botocore.session.Session()
+        core.set_default_client_config(  # for the services that lend credentials
+            Config(connect_timeout=LEND_S, read_timeout=LEND_S, retries={"total_max_attempts": 2})
+        )
+        session = boto3.Session(botocore_session=core, **_session_options(self._env))
         signing = {"signature_version": UNSIGNED} if self._bearer else {}
         client = session.client(
             SERVICE,

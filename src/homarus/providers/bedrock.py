@@ -8,6 +8,7 @@ what is known of each model. Needs the extra `homarus[bedrock]`, loaded at the f
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -42,6 +43,7 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Bedrock", "Settings", "create"]
 
+SIGNING_THREADS = 2
 STREAM_TYPE = "application/vnd.amazon.eventstream"
 # What an error inside a stream would have been as an answer.
 _STATUSES = {
@@ -105,6 +107,8 @@ class Bedrock:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
         self._signer = Signer(settings.base_url, env, bearer=bool(settings.api_key.strip()))
+        # Its own threads: whoever waits for credentials holds up nobody else.
+        self._threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="homarus-aws")
         self._endpoint: Endpoint | None = None
         self._wires: dict[str, _Wire] = {}
 
@@ -138,6 +142,7 @@ class Bedrock:
     async def close(self) -> None:
         if self._endpoint is not None:
             await self._endpoint.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._signer.close()
 
     async def _signed(self, asked: Asked) -> tuple[Endpoint, Signed]:
@@ -145,7 +150,9 @@ class Bedrock:
         where = self._settings.base_url or "AWS"
         secrets = (self._settings.api_key.strip(),)
         subject = Subject(self.name, asked.model, where, secrets)
-        signed = await asyncio.to_thread(lambda: self._signer.sign(converse(asked), subject))
+        signed = await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: self._signer.sign(converse(asked), subject)
+        )
         if self._endpoint is None:
             settings = replace(self._settings, base_url=signed.origin)
             self._endpoint = Endpoint(settings, self._clock)
@@ -303,7 +310,7 @@ def _event(frame: Frame, subject: Subject) -> tuple[str, Mapping[str, Json]]:
         code, words = headers.get(":error-code", ""), headers.get(":error-message", "")
         raise error_of(subject, Problem(0, words or code, code.lower()), midway=True)
     try:
-        held = json.loads(frame.payload) if frame.payload else {}
+        held = json.loads(frame.payload.decode()) if frame.payload else {}
     except (ValueError, RecursionError) as exc:
         raise Malformed(f"{exc} in {frame.payload[:80]!r}") from exc
     if not isinstance(held, dict):

@@ -7,7 +7,7 @@ held of an unfinished frame is bounded.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -26,8 +26,7 @@ class BadFrame(ValueError):
     """Bytes that are no frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One event: those of its headers that are text, and its payload."""
 
     headers: Mapping[str, str]

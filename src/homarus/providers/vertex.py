@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -31,6 +31,7 @@ API = "google-vertex"
 VERSION = "v1"
 CLAUDE_VERSION = "vertex-2023-10-16"  # of the messages API, as it stands in the body there
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+TOKEN_S = 20.0
 GLOBAL = "global"
 _CONTINENTS = frozenset({"us", "eu"})
 _SIGN_IN = (
@@ -85,13 +86,15 @@ class Account:
         self._is_placed = "/projects/" in base_url
         self._project = (env.get("GOOGLE_CLOUD_PROJECT") or env.get("GCLOUD_PROJECT") or "").strip()
         self._file = env.get("GOOGLE_APPLICATION_CREDENTIALS", "").strip()
-        self._lock = Lock()
+        self._payer = env.get("GOOGLE_CLOUD_QUOTA_PROJECT", "").strip() or None
+        self._lock = asyncio.Lock()  # one thread, however many ask
         self._credentials: Any = None
         self.base_url = base_url or f"https://{_host(self._location)}/{VERSION}"
 
     async def signed_in(self, subject: Subject) -> Mapping[str, str]:
         """The headers that prove it; in a thread, for it may ask Google for a new token."""
-        return await asyncio.to_thread(self._sign_in, subject)
+        async with self._lock:
+            return await asyncio.to_thread(self._sign_in, subject)
 
     def path(self, publisher: str, subject: Subject, *, keyed: bool = False) -> str:
         """Where a maker's models are; a key knows its own project."""
@@ -111,11 +114,10 @@ class Account:
 
         headers: dict[str, str] = {}
         try:
-            with self._lock:
-                if self._credentials is None:
-                    self._find()
-                credentials, ask = self._credentials
-                credentials.before_request(ask, "POST", self.base_url, headers)
+            if self._credentials is None:
+                self._find()
+            credentials, ask = self._credentials
+            credentials.before_request(ask, "POST", self.base_url, headers)
         except (GoogleAuthError, ValueError, OSError) as exc:
             raise _failure(exc, subject) from exc
         return headers
@@ -125,15 +127,13 @@ class Account:
         from google.auth.transport.requests import Request as Ask
 
         logging.getLogger("google.auth").setLevel(logging.WARNING)
+        find: Any = google.auth.default
         if self._file:
-            with warnings.catch_warnings():  # of files from strangers; this one is the user's own
-                warnings.simplefilter("ignore", DeprecationWarning)
-                load: Any = google.auth.load_credentials_from_file
-                found = load(self._file, scopes=[SCOPE])
-        else:
-            found = google.auth.default(scopes=[SCOPE])
-        credentials, project = found
-        self._credentials = credentials, Ask()
+            find = partial(google.auth.load_credentials_from_file, self._file)
+        with warnings.catch_warnings():  # of files from strangers; these are the user's own
+            warnings.simplefilter("ignore", DeprecationWarning)
+            credentials, project = find(scopes=[SCOPE], quota_project_id=self._payer)
+        self._credentials = credentials, partial(Ask(), timeout=TOKEN_S)
         self._project = self._project or project or ""
 
 

@@ -189,8 +189,8 @@ def test_a_role_that_may_not_be_taken_is_an_account_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service that lends credentials refuses, in its own dialect."""
-    error = b"<Error><Code>AccessDenied</Code><Message>not yours</Message></Error>"
-    problem = b"<ErrorResponse>" + error + b"</ErrorResponse>"
+    told = b"<Error><Code>AccessDenied</Code><Message>not yours</Message></Error>"
+    problem = b"<ErrorResponse>" + told + b"</ErrorResponse>"
 
     async def main() -> ProviderError:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -299,6 +299,8 @@ def test_cancelling_hangs_up_at_once_even_before_the_first_byte(steps: list[Step
     spent_s, outcome = asyncio.run(main())
     assert spent_s < 1
     assert outcome in {"client left", "open"}
+    for thread in worker_threads() - before:
+        thread.join(5)
     assert worker_threads() <= before, "no thread is left behind"
 
 

@@ -1,0 +1,74 @@
+"""The process around the gateway: signals, and where it says it is."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from homarus.config.paths import Paths
+from homarus.gateway.json_file import JsonFile
+from homarus.gateway.link import POST, find_running
+from homarus.gateway.serve import Bell
+from homarus.store.lock import StateLock, holder
+
+
+def test_the_first_ring_says_how_to_end_and_the_second_to_hurry() -> None:
+    async def main() -> None:
+        bell = Bell()
+        bell.ring("restart", "config changed")
+        await bell.wait()
+        assert (bell.ending, bell.reason, bell.hurry.is_set()) == (
+            "restart",
+            "config changed",
+            False,
+        )
+        bell.ring("stop", "gateway stopping")
+        assert bell.hurry.is_set()
+        assert bell.ending == "restart"
+
+    asyncio.run(main())
+
+
+def test_signals_ring_the_bell_only_while_it_hangs() -> None:
+    async def main() -> None:
+        bell = Bell()
+        with bell.on_signals():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await bell.wait()
+            assert bell.ending == "restart"
+        before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, before)
+        assert not bell.hurry.is_set()
+
+    asyncio.run(main())
+
+
+def paths_of(folder: Path) -> Paths:
+    return Paths.find({"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "state")})
+
+
+def test_a_gateway_is_found_only_while_its_process_holds_the_state(tmp_path: Path) -> None:
+    paths = paths_of(tmp_path)
+    assert find_running(paths) is None and holder(paths.state) == 0
+    post = JsonFile(paths.state / POST)
+    post.write({"pid": os.getpid(), "url": "ws://127.0.0.1:1", "port": 1})
+    assert find_running(paths) is None  # left behind by one that died
+    lock = StateLock(paths.state)
+    try:
+        found = find_running(paths)
+        assert found and (found.pid, found.url) == (os.getpid(), "ws://127.0.0.1:1")
+        assert holder(paths.state) == os.getpid()
+        post.write({"pid": os.getpid() + 1, "url": "ws://127.0.0.1:1"})
+        assert find_running(paths) is None  # another program holds the state now
+        post.write({"pid": os.getpid()})
+        assert find_running(paths) is None
+    finally:
+        lock.release()
+    assert holder(paths.state) == 0
+
+
+def test_a_lock_file_with_nonsense_in_it_names_nobody(tmp_path: Path) -> None:
+    for text in ("", "abc", "99999999999999999999", "-1", "0"):
+        (tmp_path / "state.lock").write_text(text)
+        assert holder(tmp_path) == 0
