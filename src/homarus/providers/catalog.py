@@ -5,7 +5,7 @@ wins. A model that stands in neither is used all the same, with guessed limits.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from homarus.config.refs import ModelRef, normalize_provider_id
@@ -28,6 +28,7 @@ BUILT_APIS = (
     "ollama",
 )
 BEDROCK = "amazon-bedrock"
+REGIONAL_FACTOR = 1.1
 VERTEX = "google-vertex"
 LOCAL = "local"
 GGUF_MAGIC = b"GGUF"  # how a file of weights begins
@@ -284,7 +285,8 @@ def lookup(config: "Config", ref: ModelRef) -> Model:
     model_id = ref.model
     if ref.provider == "openrouter" and "/" not in model_id:
         model_id = f"openrouter/{model_id}"  # every id there has a maker, and it makes `auto`
-    model = MODELS.get((ref.provider, model_id)) or _guess(ref.provider, model_id)
+    model = MODELS.get((ref.provider, model_id)) or _regional(ref.provider, model_id)
+    model = model or _guess(ref.provider, model_id)
     entry = entry_of(config, ref.provider)
     for configured in entry.models if entry else ():
         if configured.id == model_id:
@@ -311,6 +313,16 @@ def known_models(config: "Config", provider: str) -> list[Model]:
     if provider in vendors(config) or provider == LOCAL:
         ids += [id_ for vendor, id_ in MODELS if vendor == provider]
     return [lookup(config, ModelRef(provider, id_)) for id_ in dict.fromkeys(ids)]
+
+
+def _regional(provider: str, model_id: str) -> Model | None:
+    """A model of Bedrock's kept to a part of the world: known by its global twin, and dearer."""
+    area, _, rest = model_id.partition(".")
+    twin = MODELS.get((BEDROCK, f"global.{rest}")) if provider == BEDROCK else None
+    if twin is None or not area.isalpha():
+        return None
+    prices = (REGIONAL_FACTOR * price for price in astuple(twin.price))
+    return replace(twin, id=model_id, price=Price(*prices))
 
 
 def _guess(provider: str, model_id: str) -> Model:

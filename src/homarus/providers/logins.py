@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from homarus.config.refs import normalize_provider_id
 from homarus.core.clock import Clock
 from homarus.core.errors import AuthFailed, Conflict, HomarusError, ProviderTimeout, StoreError
-from homarus.providers import oauth
 from homarus.providers.profile_file import ProfileFile
 from homarus.providers.profiles import Profile, Raw, parse, put_profile
 
 if TYPE_CHECKING:
     from homarus.config.schema import LoginClient
+    from homarus.providers import oauth  # its HTTP and hashing: only for those who log in
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class Logins:
         return not profile.expires_ms or left_ms > EXPIRY_MARGIN_MS
 
     def _renew(self, file: ProfileFile, profile: Profile) -> str:
+        from homarus.providers import oauth
+
         with file.locked(f"renew {profile.id}", RENEW_WAIT_S):
             stored = file.read().profiles.get(profile.id, profile)
             newest = self.current(stored)
@@ -89,7 +91,9 @@ class Logins:
                 del self._unsaved[profile.id]
         return tokens.access
 
-    def _client(self, profile: Profile) -> oauth.OAuthClient:
+    def _client(self, profile: Profile) -> "oauth.OAuthClient":
+        from homarus.providers import oauth
+
         said = self._clients.get(profile.provider)
         client_id = profile.client_id or (said and said.client_id) or ""
         token_url = profile.token_url or (said and said.token_url) or ""
@@ -106,7 +110,7 @@ class Logins:
         )
 
 
-def _put_tokens(raw: Raw, stored: Profile, tokens: oauth.Tokens) -> None:
+def _put_tokens(raw: Raw, stored: Profile, tokens: "oauth.Tokens") -> None:
     """Write renewed tokens, unless somebody logged in anew or took the login away meanwhile."""
     present = parse(raw).profiles.get(stored.id)
     if present and present.refresh == stored.refresh:

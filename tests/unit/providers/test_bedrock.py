@@ -19,6 +19,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from homarus.config.paths import Paths
+from homarus.config.refs import ModelRef
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import AuthFailed, BadRequest, ProviderError, Unreachable, UserError
@@ -27,7 +28,7 @@ from homarus.providers import bedrock
 from homarus.providers.aws import SIGN_IN, Signer
 from homarus.providers.base import Request, TextDelta, ToolSpec
 from homarus.providers.bedrock_reply import Reply
-from homarus.providers.catalog import VENDORS, Model, Price
+from homarus.providers.catalog import VENDORS, Model, Price, lookup
 from homarus.providers.connect import connect, lacks_account, needs_key
 from homarus.providers.eventstream import FrameReader
 from homarus.providers.failures import Subject
@@ -409,6 +410,25 @@ def test_an_account_is_needed_and_no_key() -> None:
     assert not lacks_account(providers(**{"amazon-bedrock": {}}), {}, "amazon-bedrock")
     assert not lacks_account(Config(), {}, "openai")
     assert VENDORS["amazon-bedrock"].api == bedrock.API
+
+
+def test_a_model_of_one_region_is_known_by_its_global_twin() -> None:
+    everywhere = lookup(Config(), ModelRef("amazon-bedrock", "global.anthropic.claude-sonnet-4-6"))
+    here = lookup(Config(), ModelRef("amazon-bedrock", "eu.anthropic.claude-sonnet-4-6"))
+    assert here.known and here.reasoning and here.id == "eu.anthropic.claude-sonnet-4-6"
+    assert here.price.input == pytest.approx(1.1 * everywhere.price.input)
+    other = lookup(Config(), ModelRef("amazon-bedrock", "eu.amazon.nova-pro-v1:0"))
+    assert not other.known
+    assert "refresh" not in other.note, "nobody would answer that"
+
+
+def test_it_is_not_asked_for_its_models() -> None:
+    async def main() -> None:
+        models = Models(Config(), KEYS, Paths.find({}, Path("/nowhere")), SystemClock())
+        await models.refresh("amazon-bedrock")
+
+    with pytest.raises(UserError, match="is not asked for its models"):
+        asyncio.run(main())
 
 
 def test_a_run_reaches_it_with_the_account_of_our_own_environment() -> None:
