@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.attacks.__main__ import main
 from tests.attacks.cases import read_cases, try_all
+from tests.attacks.live import Caller, gateway
 from tests.attacks.table import WORLDS
 
 DATA = Path(__file__).parent.parent / "data" / "attacks"
@@ -52,3 +54,12 @@ def test_the_report_counts_lists_and_fails(
 def test_a_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no/such/file"]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_a_reason_that_quotes_the_client_fits_its_close_frame() -> None:
+    with gateway() as live:
+        for key in ("😀" * 100, "é" * 200, "\r\nINFO forged" * 20):
+            with Caller(live) as caller:
+                odd: dict[str, Any] = {key: 1}
+                assert str(caller.connect(**odd)["error"]["message"]).isprintable()
+                assert caller.json()["close"] == 1008

@@ -80,7 +80,12 @@ lies = st.one_of(
     odd,
     st.sampled_from([b"", b"{", b"\xff", b'{"stopReason":"end_turn"}']),
 )
-lying = st.lists(st.builds(framed, st.sampled_from([*NAMES, "", "x"]), lies)).map(b"".join)
+END = event("messageStop", stopReason="end_turn")
+lying = st.builds(
+    lambda told, end: b"".join(told) + end,
+    st.lists(st.builds(framed, st.sampled_from([*NAMES, "", "x"]), lies)),
+    st.sampled_from([b"", END]),
+)
 strange = st.builds(
     lambda kind, name, payload: frame(
         {":message-type": kind, ":exception-type": name, ":error-code": name}, payload
@@ -203,6 +208,21 @@ def test_an_end_that_is_none_of_the_models_own_is_an_error(
 ) -> None:
     body = event("messageStart", role="assistant") + event("messageStop", stopReason=reason)
     assert type(answered(Replay(body))) is kind
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"image": {"source": {"bytes": "x"}}},
+        {"reasoningContent": {"redactedContent": "é"}},
+        {"toolUse": {"input": "{}"}},
+        {"text": 3},
+        "text",
+    ],
+)
+def test_a_piece_of_the_wrong_kind_breaks_the_answer(delta: Any) -> None:
+    body = event("contentBlockDelta", contentBlockIndex=0, delta=delta) + END
+    assert type(answered(Replay(body))) is StreamBroken
 
 
 def test_after_its_end_a_torn_connection_takes_nothing_away() -> None:

@@ -271,7 +271,8 @@ def _sorted(
     own: dict[str, Json] = {}
     for name, value in params.items():
         if name in _CONFIG:
-            config[_CONFIG[name]] = [value] if isinstance(value, str) else value
+            alone = isinstance(value, str) and _CONFIG[name] == "stopSequences"
+            config[_CONFIG[name]] = [value] if alone else value
         elif name in _TOP:
             top[name] = value
         elif name in {"inferenceConfig", "additionalModelRequestFields"}:

@@ -26,11 +26,12 @@ _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "oth
 class _Block:
     """One content block in the making."""
 
-    __slots__ = ("id", "kind", "name", "pieces", "signature")
+    __slots__ = ("data", "id", "kind", "name", "pieces", "signature")
 
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
-        self.pieces: list[str] = []  # text, reasoning, a tool's input as JSON, or base64
+        self.pieces: list[str] = []  # text, reasoning, or a tool's input as JSON
+        self.data = bytearray()  # a picture, or reasoning that only the vendor can read
         self.signature = ""
         self.id = ""
         self.name = ""  # the tool's, or the picture's kind
@@ -104,12 +105,12 @@ class Reply:
             block.pieces.append(_string(_object(delta, "toolUse"), "input"))
         elif "image" in delta:
             source = _maybe(_object(delta, "image"), "source")
-            self._block(index, "image").pieces.append(_string(source, "bytes"))
+            self._block(index, "image").data += _bytes(source, "bytes")
         return ()
 
     def _thought(self, index: int, thought: Mapping[str, Json]) -> Sequence[Delta]:
         if "redactedContent" in thought:
-            self._block(index, "redacted").pieces.append(_string(thought, "redactedContent"))
+            self._block(index, "redacted").data += _bytes(thought, "redactedContent")
             return ()
         block = self._block(index, "thinking")
         block.signature += _string(thought, "signature")
@@ -145,10 +146,11 @@ def _part(block: _Block) -> Part | None:
             return Text(text)
         case "thinking" if text or block.signature:
             return Thinking(text, block.signature)
-        case "redacted" if text:
-            return Thinking("", REDACTED + _joined(block.pieces))
-        case "image" if text:
-            return Image(_joined(block.pieces), f"image/{block.name or 'png'}")
+        case "redacted" if block.data:
+            return Thinking("", REDACTED + base64.b64encode(block.data).decode())
+        case "image" if block.data:
+            kind = f"image/{block.name or 'png'}"
+            return Image(base64.b64encode(block.data).decode(), kind)
         case _:
             return None
 
@@ -158,14 +160,6 @@ def _call(block: _Block, seen: set[str], names: Mapping[str, str]) -> ToolCall:
     call_id = block.id if known else f"tooluse_{uuid.uuid4().hex[:24]}"
     seen.add(call_id)
     return call_of(call_id, names.get(block.name, block.name), "".join(block.pieces))
-
-
-def _joined(pieces: Sequence[str]) -> str:
-    """Pieces of base64 as one: each is padded on its own."""
-    try:
-        return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
-    except (binascii.Error, ValueError) as exc:
-        raise Malformed("bytes that are not base64") from exc
 
 
 def _is_for_an_hour(row: Json) -> bool:
@@ -196,3 +190,10 @@ def _string(raw: Mapping[str, Json], name: str) -> str:
     if not isinstance(value, str):
         raise Malformed(f"{name} is not text")
     return value
+
+
+def _bytes(raw: Mapping[str, Json], name: str) -> bytes:
+    try:
+        return base64.b64decode(_string(raw, name))
+    except (binascii.Error, ValueError) as exc:
+        raise Malformed(f"{name} is not base64") from exc

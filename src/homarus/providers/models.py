@@ -80,7 +80,9 @@ class Models:
 
     async def road(self, wish: Wish) -> tuple[Provider, Model]:
         """The way to an answer, and the model it begins with."""
-        models = self._models(wish.ref or (await self.choice()).ref, wish.fallbacks)
+        # What was chosen because nobody named a model is not held against the list of allowed ones.
+        ref = wish.ref or (await self.choice()).ref
+        models = self._models(ref, wish.fallbacks, named=wish.ref is not None)
         ways = list(self._ways(models, wish))
         if not ways:
             missing = self.credentials(wish.agent).none_for(models[0].provider)
@@ -121,10 +123,10 @@ class Models:
         for credentials in self._credentials.values():
             await credentials.close()
 
-    def _models(self, ref: str, fallbacks: Sequence[str]) -> list[Model]:
+    def _models(self, ref: str, fallbacks: Sequence[str], *, named: bool) -> list[Model]:
         """Wished, fallbacks, configured primary; each once."""
         defaults = self._config.agents.defaults.model
-        wished = self._model(resolve(self._config, ref))
+        wished = self._model(resolve(self._config, ref), named=named)
         models = {wished.ref: wished}
         for other in (*fallbacks, defaults.primary or ""):
             found = resolve(self._config, other) if other else None
@@ -134,9 +136,9 @@ class Models:
                 models.setdefault(model.ref, model)
         return list(models.values())
 
-    def _model(self, ref: "ModelRef") -> Model:
+    def _model(self, ref: "ModelRef", *, named: bool = True) -> Model:
         check(self._config, ref)
-        if not self._allowed(ref):
+        if named and not self._allowed(ref):
             allowed = ", ".join(sorted(self._config.agents.defaults.models))
             raise UserError(
                 f"{ref} is not among the allowed models",

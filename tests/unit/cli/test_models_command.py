@@ -144,7 +144,6 @@ def test_the_list_has_what_can_be_used_and_all_has_everything(home: Home) -> Non
     home.servers["lmstudio"] = ("gemma-3",)
     home.configure(
         """{
-        agents: {defaults: {models: {"groq/some": {alias: "fast"}}}},
         models: {providers: {mine: {baseUrl: "http://10.0.0.1/v1",
                                     models: [{id: "big", contextWindow: 9000}]}}},
         }"""
@@ -156,12 +155,20 @@ def test_the_list_has_what_can_be_used_and_all_has_everything(home: Home) -> Non
     assert rows["mine/big"]["tags"] == ["default"]
     everything = {row["key"]: row for row in home.told("list", "--all")["models"]}
     assert set(everything) > set(rows)
-    assert everything["groq/some"]["tags"] == ["alias fast"]
-    assert everything["groq/some"]["missing"] == "needs GROQ_API_KEY"
+    assert everything["anthropic/claude-opus-4-6"]["missing"] == "needs ANTHROPIC_API_KEY"
     assert not everything["local/demo"]["available"]
     shown = home.run("list", "--all").stdout.splitlines()
     assert len(shown) == len(everything)
     assert shown[0].split()[0] == "mine/big"
+
+
+def test_a_list_of_allowed_models_leaves_the_others_out(home: Home) -> None:
+    home.env["OPENAI_API_KEY"] = "k"
+    home.configure('{agents: {defaults: {models: {"groq/some": {alias: "fast"}}}}}')
+    everything = {row["key"]: row for row in home.told("list", "--all")["models"]}
+    assert everything["groq/some"]["tags"] == ["alias fast"]
+    assert everything["groq/some"]["missing"] == "needs GROQ_API_KEY"
+    assert everything["openai/gpt-4o"]["missing"] == "not ready"
 
 
 def test_the_list_is_never_without_a_word(home: Home) -> None:

@@ -101,6 +101,7 @@ def test_nothing_a_client_says_of_itself_makes_it_more_than_it_is(tmp_path: Path
     asyncio.run(main())
 
 
+OK = {}
 _TEXTS = st.one_of(
     st.text(max_size=40),
     st.sampled_from(
@@ -163,7 +164,7 @@ def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(tmp_path: P
             payload = await it.ask(name, params)
         except HomarusError:
             return
-        json.dumps(payload)
+        json.dumps(payload); OK[name]=OK.get(name,0)+1
 
     async def main() -> None:
         async with world(tmp_path, [answer("fine") for _ in range(5_000)]) as it:
@@ -177,16 +178,12 @@ def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(tmp_path: P
             )
             @given(requests())
             def fuzz(request: tuple[str, Any]) -> None:
-                try:
-                    asyncio.run_coroutine_threadsafe(one(it, *request), loop).result(8)
-                except TimeoutError:
-                    print("SLOW", request, it.app.live_runs(), it.gateway.memo.runs._going)
-                    [t.print_stack() for t in asyncio.all_tasks(loop)]
-                    raise
+                asyncio.run_coroutine_threadsafe(one(it, *request), loop).result(30)
 
             await asyncio.to_thread(fuzz)
 
     asyncio.run(main())
+    print(asked, OK, set(METHODS)-set(OK))
     assert asked >= 300
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.app import App
-from homarus.config.load import load
+from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths
 from homarus.core.errors import ProviderError
 from homarus.core.message import Json, Message, Origin, Part, Text, Usage
@@ -57,6 +57,14 @@ class ScriptedModels(Models):
 
     async def road(self, wish: Wish) -> tuple[Provider, Model]:
         return self.script, self.check(wish.ref or (await self.choice()).ref)
+
+
+class ScriptedApp(App):
+    """The program, whose models stay scripted when the config changes."""
+
+    async def reload(self, loaded: Loaded) -> None:
+        await super().reload(loaded)
+        self.models = ScriptedModels(loaded.config, loaded.env, self.paths, self.clock)
 
 
 class Recorder(Gateway):
@@ -144,7 +152,7 @@ async def world(
     ScriptedModels.script = model
     gate = Gate.make(loaded.config.gateway, Auth("token", "right"), 18789, state, clock)
     async with open_store(state) as store, asyncio.TaskGroup() as group:
-        app = App(
+        app = ScriptedApp(
             loaded=loaded,
             paths=paths,
             models=models,

@@ -130,3 +130,9 @@ def test_a_stored_credential_makes_its_provider_the_choice(tmp_path: Path) -> No
     choice = asyncio.run(models.choice())
     assert choice.ref.startswith("anthropic/") and "anthropic:default" in choice.why
     assert ways(models, Wish("main"))[0][1] == "anthropic:default"
+
+
+def test_what_nobody_named_is_not_held_against_the_list(tmp_path: Path) -> None:
+    config = {"agents": {"defaults": {"models": {"groq/some": {"alias": "fast"}}}}}
+    models = make(tmp_path, config, OPENAI_API_KEY="k")
+    assert ways(models, Wish("main"))[0][0].startswith("openai/")

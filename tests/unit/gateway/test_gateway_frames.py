@@ -1,0 +1,128 @@
+"""Frames: whatever comes in is read or refused, and whatever goes out can be read again."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.gateway import frames
+from homarus.gateway.frames import MAX_DEPTH, read_request, request_id
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def request(params: str) -> str:
+    return f'{{"type":"req","id":"1","method":"health","params":{params}}}'
+
+
+def is_read(text: str | bytes) -> bool:
+    try:
+        read_request(text)
+    except InvalidRequest:
+        return False
+    return True
+
+
+@given(st.text(max_size=100) | st.binary(max_size=100))
+def test_any_bytes_are_refused_and_answered(text: str | bytes) -> None:
+    assert not is_read(text) or b"req" in (text if isinstance(text, bytes) else text.encode())
+    assert 0 < len(request_id(text)) <= frames.MAX_ID_CHARS
+
+
+@given(st.dictionaries(st.sampled_from(["type", "id", "method", "params", "x"]), JSON))
+def test_any_object_is_read_as_a_request_or_refused(frame: dict[str, Any]) -> None:
+    frame.setdefault("type", "req")
+    if is_read(json.dumps(frame)):
+        assert frame.keys() <= {"type", "id", "method", "params"}
+        assert frame["type"] == "req"
+        assert 0 < len(frame["id"]) <= frames.MAX_ID_CHARS
+
+
+@given(JSON)
+def test_params_are_read_as_json_says_unless_a_number_is_not_finite(params: Any) -> None:
+    text = json.dumps(params)
+    if is_read(request(text)):
+        assert read_request(request(text)).params == json.loads(text)
+        assert "NaN" not in repr(json.loads(text)).replace("'NaN'", "")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(number: str) -> None:
+    for params in (number, f"[{number}]", f'{{"a":[{{"b":{number}}}]}}'):
+        assert not is_read(request(params))
+
+
+def test_nesting_has_a_limit() -> None:
+    inside = MAX_DEPTH - 1  # the frame is one level itself
+    assert is_read(request("[" * inside + "]" * inside))
+    for deep in (inside + 1, 150, 100_000):
+        assert not is_read(request("[" * deep + "]" * deep))
+        assert not is_read(request('{"a":' * deep + "1" + "}" * deep))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        '{"type":"req","id":"1","method":"m"} x',
+        '\ufeff{"type":"req","id":"1","method":"m"}',
+        '{"type":"res","id":"1","ok":true}',
+        '{"type":"req","id":1,"method":"m"}',
+        '{"type":"req","id":"","method":"m"}',
+        '{"type":"req","id":"1","method":"m","extra":1}',
+        '{"type":"req","id":"1","method":"' + "m" * 200 + '"}',
+        '{"type":"req","id":"' + "1" * 300 + '","method":"m"}',
+        request("9" * 5_000),
+        request('"\\ud800"'),
+    ],
+)
+def test_what_is_no_request_is_refused(text: str) -> None:
+    assert not is_read(text)
+
+
+def test_a_large_frame_is_judged_in_time() -> None:
+    started = time.process_time()
+    for params in ("[" + "[]," * 1_000_000 + "[]]", '"' + "a" * 20_000_000 + '"'):
+        is_read(request(params))
+    assert time.process_time() - started < 20
+
+
+def test_the_complaint_is_one_line_without_the_value() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_request('{"type":"req","id":"1","method":["s3cret"],"a\\r\\nINFO \\u202e":"s3cret"}')
+    assert "s3cret" not in caught.value.message
+    with pytest.raises(InvalidRequest) as caught:
+        read_request('{"type":"req","id":"1","method":"m","a\\r\\nINFO \\u202e":"s3cret"}')
+    assert caught.value.message.isprintable()
+    assert "s3cret" not in caught.value.message
+
+
+@given(JSON)
+def test_what_goes_out_is_ascii_and_comes_back(payload: Any) -> None:
+    text = frames.response("1", payload)
+    assert text.isascii()
+    found = json.loads(text)
+    assert found["ok"] is True
+    assert repr(found.get("payload")) == repr(payload)
+
+
+def test_an_error_says_when_to_try_again() -> None:
+    shown = json.loads(frames.failure("1", Unavailable("busy", retry_after_ms=5)))
+    assert shown["error"] == {
+        "code": "UNAVAILABLE",
+        "message": "busy",
+        "retryable": True,
+        "retryAfterMs": 5,
+    }
