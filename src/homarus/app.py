@@ -6,7 +6,7 @@ model is reached and who answers a question, and knows none of those by itself.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.schema import Tools
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import HomarusError
 from homarus.core.keys import DEFAULT_AGENT, store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
@@ -130,6 +131,13 @@ class App:
         config = self.loaded.config
         who = agent_settings(config, self.paths, agent or default_agent(config)).id
         return store_key(asked, who, agents=agents(config))
+
+    async def warm(self) -> None:
+        """Do aside what the first run would otherwise wait for; a failure waits for that run."""
+        with suppress(HomarusError):
+            agent = self.agent(default_agent(self.loaded.config))
+            self.tools(agent.id)
+            await self.models.warm(Wish(agent.id, agent.model))
 
     def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
         """Hand a message in; the future is done when the run that answers it is."""

@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
         print(f"{name} {sum(not one.problem for one in run)}/{len(run)}", flush=True)
         for one in tried:
             if one.not_run:
-                print(f"  {one.id} has no entry point yet: {one.not_run}")
+                print(f"  {one.id} not run: {one.not_run}")
         failed += [f"{one.id}: {one.problem}" for one in run if one.problem]
     if without:
         print(f"without an entry point yet: {', '.join(without)}")

@@ -44,7 +44,7 @@ def test_the_report_counts_lists_and_fails(
     assert main([file]) == 1
     printed = capsys.readouterr().out
     assert "redaction_log 1/2\n" in printed
-    assert "path_traversal 0/0\n  P1 has no entry point yet" in printed
+    assert "path_traversal 0/0\n  P1 not run: no tool does rmtree" in printed
     assert "without an entry point yet: from_tomorrow (1)" in printed
     assert "FAILED R2: became" in printed
     assert "FAILED S1: crashed" in printed

@@ -120,7 +120,8 @@ def _show_part(part: Json, role: str) -> dict[str, Json] | None:
             return {"type": "thinking", "thinking": _cut(_str(part.get("thinking")))}
         case "image":
             data = part.get("data")
-            size = len(data) * 3 // 4 if isinstance(data, str) else 0
+            data = data if isinstance(data, str) else ""
+            size = len(data) * 3 // 4 - data[-2:].count("=")
             mime = _str(part.get("mimeType"))[:100]
             return {"type": "image", "mimeType": mime, "omitted": True, "bytes": size}
         case "toolCall":

@@ -37,6 +37,10 @@ class Host(Protocol):
 
     async def session(self, key: str) -> Session: ...
 
+    async def warm(self) -> None:
+        """Do aside, once it is ready, what the first run would otherwise wait for."""
+        ...
+
     def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
         """Hand a message in; the future is done when the run that answers it is."""
         ...

@@ -160,6 +160,7 @@ async def _attend(
             gc.freeze()  # what is here now stays: the collector need not look at it again
             ready(url)
             log.info("the gateway is ready on port %d", port)
+            running.append(group.create_task(program.warm()))
             await bell.wait()
             log.info("%s", bell.reason)
             listener.refuse_more()

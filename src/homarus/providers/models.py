@@ -5,6 +5,8 @@ then the configured primary, each with every credential that can be used now. Co
 made when they are first used and kept until `close`.
 """
 
+import asyncio
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -90,6 +92,13 @@ class Models:
         first = ways[0].model
         name, api = first.provider, self._api(first)
         return Fallback(ways, self._clock, self._patience, name=name, api=api), first
+
+    async def warm(self, wish: Wish) -> None:
+        """Load the library that speaks to the wished model, in a thread."""
+        _, model = await self.road(wish)
+        if model.provider != LOCAL:
+            open_remote(self._config, model, "", self._env)
+            await asyncio.to_thread(importlib.import_module, "httpx2")
 
     def check(self, ref: str) -> Model:
         """The model a person names; an unknown or forbidden one is an error."""

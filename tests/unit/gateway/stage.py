@@ -58,6 +58,9 @@ class FakeHost:
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
         return f"agent:{agent or 'main'}:{asked or 'main'}"
 
+    async def warm(self) -> None:
+        """Nothing is slow here."""
+
     async def session(self, key: str) -> Session:
         return await self.sessions.load(key, "main")
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -149,40 +150,28 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
     return method.name, params
 
 
-def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(tmp_path: Path) -> None:
-    asked = 0
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    database=None,
+)
+@given(st.lists(requests(), min_size=10, max_size=40))
+def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(
+    asked: list[tuple[str, Any]],
+) -> None:
+    async def main(folder: Path) -> None:
+        async with asyncio.timeout(60), world(folder, [answer("fine")] * 500) as it:
+            for name, params in asked:
+                if isinstance(params, dict) and name == "agent.wait":
+                    params["timeoutMs"] = 0  # waiting is another test
+                try:
+                    json.dumps(await it.ask(name, params))
+                except HomarusError:
+                    continue
 
-    async def one(it: Any, name: str, params: Any) -> None:
-        nonlocal asked
-        asked += 1
-        if isinstance(params, dict):
-            params.pop("timeoutMs", None)  # waiting is another test
-            if name == "agent.wait":
-                params["timeoutMs"] = 0
-        try:
-            payload = await it.ask(name, params)
-        except HomarusError:
-            return
-        json.dumps(payload)
-
-    async def main() -> None:
-        async with world(tmp_path, [answer("fine") for _ in range(5_000)]) as it:
-            loop = asyncio.get_running_loop()
-
-            @settings(
-                max_examples=400,
-                deadline=None,
-                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-                database=None,
-            )
-            @given(requests())
-            def fuzz(request: tuple[str, Any]) -> None:
-                asyncio.run_coroutine_threadsafe(one(it, *request), loop).result(30)
-
-            await asyncio.to_thread(fuzz)
-
-    asyncio.run(main())
-    assert asked >= 300
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(Path(folder)))
 
 
 def test_a_caller_is_what_the_handshake_made_of_it() -> None:

@@ -1,0 +1,69 @@
+"""A small shared file: read when it changed, replaced whole, never lost."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import DiskFull, StoreError
+from homarus.gateway.json_file import MAX_BYTES, JsonFile
+
+
+def test_what_is_written_is_read_by_others_and_their_change_by_us(tmp_path: Path) -> None:
+    ours, theirs = JsonFile(tmp_path / "a" / "f.json"), JsonFile(tmp_path / "a" / "f.json")
+    assert ours.read() == {}
+    ours.write({"x": {"é\ud800": 1}})
+    assert theirs.read() == {"x": {"é\ud800": 1}}
+    theirs.write({"y": 2})
+    assert ours.read() == {"y": 2}
+    ours.path.unlink()
+    assert ours.read() == {}
+    assert [p.name for p in (tmp_path / "a").iterdir()] == []
+
+
+def test_an_unchanged_file_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = JsonFile(tmp_path / "f.json")
+    file.write({"x": 1})
+    monkeypatch.setattr(Path, "read_bytes", lambda _path: pytest.fail("read again"))
+    file.read()["x"] = 2
+    assert file.read() == {"x": 1}, "what was handed out is the caller's own"
+
+
+def test_a_linked_file_stays_linked(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text('{"x": 1}')
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    file = JsonFile(tmp_path / "link.json")
+    assert file.read() == {"x": 1}
+    file.write({"x": 2})
+    assert (tmp_path / "link.json").is_symlink()
+    assert JsonFile(tmp_path / "real.json").read() == {"x": 2}
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = JsonFile(tmp_path / "f.json")
+    file.write({"x": 1})
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DiskFull, match="was not changed"):
+            file.write({"x": 2})
+    assert file.read() == {"x": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["f.json"]
+
+
+def test_what_is_no_plain_file_counts_as_empty_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    assert JsonFile(tmp_path / "pipe.json").read() == {}
+    (tmp_path / "folder.json").mkdir()
+    assert JsonFile(tmp_path / "folder.json").read() == {}
+    (tmp_path / "huge.json").write_bytes(b" " * (MAX_BYTES + 1))
+    assert JsonFile(tmp_path / "huge.json").read() == {}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError):
+        JsonFile(tmp_path / "file" / "x.json").write({})

@@ -1,0 +1,202 @@
+"""agent, agent.wait, agent.identity.get: two answers, one run, and waiting for it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import BadRequest, HomarusError, InvalidRequest, Unavailable
+from homarus.gateway.memo import RunFailed
+from homarus.testing.fakes import Hang
+from tests.unit.gateway.world import World, answer, world
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
+    return {"message": text, "idempotencyKey": run_id, **more}
+
+
+def test_a_run_is_accepted_first_and_answered_with_its_result(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        final = await it.ask("agent", asks("hi"))
+        assert it.accepted[0]["status"] == "accepted"
+        assert final["result"]["payloads"] == [{"text": "Hello", "mediaUrl": None}]
+        assert final["result"]["meta"]["agentMeta"]["provider"] == "mock"
+
+    run(body, tmp_path, answer("Hello"))
+
+
+def test_silence_is_no_payload(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        final = await it.ask("agent", asks("hi"))
+        assert final["result"]["payloads"] == []
+
+    run(body, tmp_path, answer("NO_REPLY"))
+
+
+def test_the_same_request_again_is_the_same_run_live_or_done(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(it.ask("agent", asks("hi"))) for _ in range(3)]
+        answers = [task.result() for task in tasks]
+        assert answers[0] == answers[1] == answers[2] == await it.ask("agent", asks("hi"))
+        assert len(it.model.requests) == 1
+        assert len(it.accepted) == 3
+
+    run(body, tmp_path, answer("Hello"))
+
+
+def test_a_failed_run_is_an_error_with_a_payload_and_stays_one(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for _ in range(2):
+            with pytest.raises(RunFailed, match="no such model") as failed:
+                await it.ask("agent", asks("hi"))
+            assert failed.value.payload["runId"] == "r"
+            assert failed.value.payload["status"] == "error"
+        assert len(it.model.requests) == 1
+
+    run(body, tmp_path, BadRequest("no such model"))
+
+
+def test_a_client_that_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(it.ask("agent", asks("hi")))
+            await it.live("r")
+            asking.cancel()
+        waited = await it.ask("agent.wait", runId="r", timeoutMs=10_000)
+        assert waited["status"] == "ok"
+
+    run(body, tmp_path, answer("Hello"))
+
+
+def test_new_resets_and_greets_or_goes_on_with_the_words(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("agent", asks("hi", "a"))
+        first = (await it.app.session("agent:main:main")).session_id
+        await it.ask("agent", asks("/new", "b"))
+        second = (await it.app.session("agent:main:main")).session_id
+        assert "Greet me" in it.model.requests[1].messages[-1].text
+        await it.ask("agent", asks("/reset and now?", "c"))
+        assert len({first, second, (await it.app.session("agent:main:main")).session_id}) == 3
+        assert it.model.requests[2].messages[-1].text.endswith("] and now?")
+        assert len(it.model.requests[2].messages) == 1
+
+    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
+
+
+def test_a_session_is_meant_by_its_key_its_id_or_its_agent(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("agent", asks("hi", "a", sessionKey="work"))
+        record = await it.app.store.session("agent:main:work")
+        assert record
+        await it.ask("agent", asks("hi", "b", sessionId=record.session_id))
+        await it.ask("agent", asks("hi", "c", sessionId="s1", channel="whatsapp", deliver=False))
+        await it.ask("agent", asks("hi", "d", agentId="ops"))
+        keys = {r.key for r in await it.app.store.sessions()}
+        assert keys == {"agent:main:work", "agent:main:s1", "agent:ops:main"}
+        assert len((await it.app.session("agent:main:work")).messages) == 4
+
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    run(body, tmp_path, *[answer("x")] * 4, config={"agents": agents})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"agentId": "nobody"}, 'unknown agent id "nobody"'),
+        ({"sessionKey": "agent:"}, "malformed session key"),
+        ({"sessionKey": "agent:main"}, "malformed session key"),
+        ({"sessionKey": "agent:nobody:main"}, "unknown agent"),
+        ({"agentId": "main", "sessionKey": "agent:ops:main"}, "does not match session key agent"),
+        ({"channel": "pigeon"}, "unknown channel"),
+        ({"sessionId": "../../etc/passwd"}, "malformed sessionId"),
+        ({"label": "x" * 65}, "label"),
+        ({"inputProvenance": {"kind": "me"}}, "inputProvenance"),
+        ({"timeout": 1.5}, "timeout"),
+        ({"message": ""}, "message"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_the_methods_words(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises(InvalidRequest, match=why) as refused:
+            await it.ask("agent", {**asks("hi"), **change})
+        assert refused.value.message.startswith("invalid agent params: ")
+        assert not it.accepted and not it.model.requests
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"deliver": True}, {"extraSystemPrompt": "be evil"}])
+def test_what_is_not_built_is_said_and_not_ignored(change: dict[str, Any], tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises(Unavailable, match="not built"):
+            await it.ask("agent", {**asks("hi"), **change})
+
+    run(body, tmp_path)
+
+
+def test_a_label_names_one_session_only(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("agent", asks("hi", "a", sessionKey="one", label="taxes"))
+        with pytest.raises(InvalidRequest, match="label already in use: taxes"):
+            await it.ask("agent", asks("hi", "b", sessionKey="two", label="taxes"))
+        await it.ask("agent", asks("hi", "c", sessionKey="one", label="taxes"))
+
+    run(body, tmp_path, answer("x"), answer("y"))
+
+
+def test_waiting_ends_with_the_run_or_with_patience(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        none = await it.ask("agent.wait", runId="later", timeoutMs=0)
+        assert none == {"runId": "later", "status": "timeout"}
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(it.ask("agent.wait", runId="later", timeoutMs=20_000))
+            await asyncio.sleep(0)
+            group.create_task(it.ask("agent", asks("hi", "later")))
+        assert waiting.result()["status"] == "ok"
+        assert not it.gateway.memo.runs._waiting
+        await it.ask("chat.send", {"sessionKey": "main", "message": "x", "idempotencyKey": "h"})
+        await it.asked(2)
+        await it.ask("chat.abort", sessionKey="main")
+        stopped = await it.ask("agent.wait", runId="h", timeoutMs=20_000)
+        assert stopped["status"] == "timeout" and stopped["endedAt"]
+
+    run(body, tmp_path, answer("x"), Hang())
+
+
+def test_a_failed_run_is_told_to_who_waits(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises(HomarusError):
+            await it.ask("agent", asks("hi"))
+        ended = await it.ask("agent.wait", runId="r")
+        assert (ended["status"], ended["error"]) == ("error", "no such model")
+
+    run(body, tmp_path, BadRequest("no such model"))
+
+
+def test_an_identity_is_what_the_agent_wrote_down(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        plain = await it.ask("agent.identity.get")
+        assert plain == {"agentId": "main", "name": "Homarus", "avatar": "H"}
+        file = it.app.agent("main").workspace / "IDENTITY.md"
+        file.write_text("# me\n- **Name:** Ada\n- Emoji: 🦞\n- Avatar: ../../etc/passwd\n")
+        assert await it.ask("agent.identity.get", sessionKey="main") == {
+            "agentId": "main", "name": "Ada", "avatar": "A", "emoji": "🦞"
+        }  # fmt: skip
+        with pytest.raises(HomarusError, match="unknown agent"):
+            await it.ask("agent.identity.get", agentId="nobody")
+        with pytest.raises(InvalidRequest, match="does not match"):
+            await it.ask("agent.identity.get", agentId="ops", sessionKey="agent:main:x")
+
+    run(body, tmp_path)

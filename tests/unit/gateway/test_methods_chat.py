@@ -1,0 +1,360 @@
+"""chat.*: sent once, answered by events, read back bounded, stopped, put in."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import BadRequest, InvalidRequest, UserError
+from homarus.core.message import Image, Message, Text, user
+from homarus.gateway.history import MAX_BYTES, newest_path, show_history
+from homarus.gateway.memo import RunFailed
+from homarus.sessions.transcript import message_entry
+from homarus.store.base import Entry, Header
+from homarus.testing.fakes import Hang
+from homarus.testing.memory_store import MemoryStore
+from tests.unit.gateway.world import World, answer, world
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def sent(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
+    return {"sessionKey": "main", "message": text, "idempotencyKey": run_id, **more}
+
+
+def test_a_message_is_answered_at_once_and_its_reply_comes_as_an_event(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        assert await it.send("hi") == {"runId": "run-1", "status": "started"}
+        (final,) = [c for c in it.gateway.chats("run-1") if c["state"] == "final"]
+        assert final["message"]["content"] == [{"type": "text", "text": "Hello"}]
+        assert final["sessionKey"] == "agent:main:main"
+
+    run(body, tmp_path, answer("Hello"))
+
+
+def test_the_model_is_told_the_time_and_a_person_does_not_see_that(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("what day is it?")
+        said = it.model.requests[0].messages[-1].text
+        assert said.startswith("[Fri 2027-01-15 ") and said.endswith("] what day is it?")
+        shown = await it.ask("chat.history", sessionKey="main")
+        assert shown["messages"][0]["content"][0]["text"] == "what day is it?"
+
+    run(body, tmp_path, answer("Friday"))
+
+
+def test_the_same_message_twice_is_one_run(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("hi"))
+        await it.asked(1)
+        assert await it.ask("chat.send", sent("hi")) == {"runId": "r", "status": "in_flight"}
+        await it.ask("chat.abort", sessionKey="main", runId="r")
+        await it.ended("r")
+        assert await it.ask("chat.send", sent("hi")) == {"runId": "r", "status": "ok"}
+        assert len(it.model.requests) == 1
+
+    run(body, tmp_path, Hang())
+
+
+def test_a_run_that_failed_is_told_again_with_its_reason(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "r")
+        (event,) = [c for c in it.gateway.chats("r") if c["state"] == "error"]
+        assert "no such model" in event["errorMessage"]
+        with pytest.raises(RunFailed, match="no such model") as failed:
+            await it.ask("chat.send", sent("hi"))
+        assert failed.value.payload["status"] == "error"
+
+    run(body, tmp_path, BadRequest("no such model"))
+
+
+def test_a_message_during_a_run_is_taken_along_and_told_to_be_done(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("first", "a"))
+        await it.ask("chat.send", sent("second", "b"))
+        await it.ended("a")
+        await it.ended("b")
+        finals = [c for run_id in "ab" for c in it.gateway.chats(run_id) if c["state"] == "final"]
+        assert len(finals) == 2
+        assert await it.ask("chat.send", sent("second", "b")) == {"runId": "b", "status": "ok"}
+
+    run(body, tmp_path, answer("one"), answer("two"))
+
+
+@pytest.mark.parametrize("word", ["stop", "/stop", " ABORT ", "esc"])
+def test_a_stop_word_stops_every_run_of_the_session(word: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("long", "a"))
+        await it.asked(1)
+        await it.ask("chat.send", sent("more", "b"))
+        stopped = await it.ask("chat.send", sent(word, "c"))
+        assert stopped == {"ok": True, "aborted": True, "runIds": ["a", "b"]}
+        assert it.app.live_runs() == ()
+        assert [c["state"] for c in it.gateway.chats("b")] == ["aborted"]
+        again = await it.ask("chat.send", sent(word, "d"))
+        assert again == {"ok": True, "aborted": False, "runIds": []}
+
+    run(body, tmp_path, Hang())
+
+
+def test_a_run_can_be_stopped_in_the_moment_it_was_asked_for(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(it.ask("chat.send", sent("long", "a")))
+            stopping = group.create_task(it.ask("chat.abort", sessionKey="main", runId="a"))
+        assert stopping.result()["aborted"] is True
+        await it.ended("a")
+        assert it.gateway.chats("a")[-1]["state"] == "aborted"
+
+    run(body, tmp_path, Hang())
+
+
+def test_stopping_twice_is_no_mistake(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("long", "a"))
+        await it.asked(1)
+        for _ in range(3):
+            await it.ask("chat.abort", sessionKey="main")
+        await it.ended("a")
+
+    run(body, tmp_path, Hang())
+
+
+def test_a_run_of_another_session_is_not_stopped(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("long", "a"))
+        await it.asked(1)
+        with pytest.raises(InvalidRequest, match=r"^runId does not match sessionKey$"):
+            await it.ask("chat.abort", sessionKey="other", runId="a")
+        assert it.app.live_runs() == ("a",)
+
+    run(body, tmp_path, Hang())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/help", "/model"),
+        ("/status", "mock/mock-1"),
+        ("/model", "mock/mock-1"),
+        ("/whoami", "cli"),
+        ("/new", "A new session."),
+        ("/reset", "A new session."),
+        ("/approve 1 allow-once", "not built yet"),
+        ("/t high", "not built yet"),
+        ("/model nobody/knows", "unknown"),
+    ],
+)
+def test_a_command_is_answered_without_a_model(text: str, told: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        assert await it.send(text) == {"runId": "run-1", "status": "started"}
+        event = it.gateway.chats("run-1")[-1]
+        said = event.get("errorMessage") or event["message"]["content"][0]["text"]
+        assert told in said
+        assert not it.model.requests
+
+    run(body, tmp_path)
+
+
+def test_a_commands_reply_stands_in_the_transcript_and_no_figure_changes(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        await it.send("/status", "b")
+        shown = await it.ask("chat.history", sessionKey="main")
+        assert [m["role"] for m in shown["messages"]] == ["user", "assistant", "assistant"]
+        assert shown["messages"][-1]["model"] == "gateway-injected"
+        record = await it.app.store.session("agent:main:main")
+        assert record and record.data["model"] == "mock-1"
+
+    run(body, tmp_path, answer("Hello"))
+
+
+def test_new_with_words_begins_afresh_and_answers_them(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        before = (await it.app.session("agent:main:main")).session_id
+        await it.send("/new what now?", "b")
+        session = await it.app.session("agent:main:main")
+        assert session.session_id != before
+        assert [m.role for m in session.messages] == ["user", "assistant"]
+        assert it.model.requests[1].messages[-1].text.endswith("] what now?")
+
+    run(body, tmp_path, answer("one"), answer("two"))
+
+
+def test_the_model_command_chooses_and_takes_back(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("/model openai/gpt-5.2", "a")
+        assert (await it.app.session("agent:main:main")).model == "openai/gpt-5.2"
+        await it.send("/model default", "b")
+        assert (await it.app.session("agent:main:main")).model is None
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"message": ""}, "message or attachment required"),
+        ({"message": "  \n"}, "message or attachment required"),
+        ({"message": "a\0b"}, "null bytes"),
+        ({"sessionKey": "agent:nobody:main"}, "unknown agent"),
+        ({"sessionKey": "agent::"}, "names no conversation"),
+        ({"sessionKey": "a\u202eb"}, r"U\+202E"),
+        ({"sessionKey": "x" * 600}, "512"),
+        ({"idempotencyKey": "a\nb"}, "idempotencyKey"),
+        ({"idempotencyKey": "x" * 300}, "idempotencyKey"),
+        ({"thinking": "hardest of all"}, "unknown thinking level"),
+        ({"timeoutMs": 10**30}, "timeoutMs"),
+        ({"timeoutMs": -1}, "timeoutMs"),
+        ({"attachments": ["x"]}, "must be an object"),
+        ({"attachments": [{"content": 5}]}, "base64 text"),
+        ({"attachments": [{"content": "!!!"}]}, "invalid base64"),
+        ({"attachments": [{"content": base64.b64encode(b"<svg/>").decode()}]}, "only PNG"),
+        ({"attachments": [{"content": PNG}] * 21}, "at most 20"),
+    ],
+)
+def test_a_wrong_message_starts_nothing(change: dict[str, Any], why: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises((InvalidRequest, UserError), match=why):
+            await it.ask("chat.send", {**sent("hi"), **change})
+        assert not it.model.requests and not it.gateway.memo.runs.of("agent:main:main")
+
+    run(body, tmp_path)
+
+
+def test_a_picture_of_the_largest_size_goes_and_one_byte_more_does_not(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        largest = b"\xff\xd8\xff" + b"x" * 4_999_997
+        await it.send("look", "a", attachments=[{"content": base64.b64encode(largest).decode()}])
+        (image,) = [p for p in it.model.requests[0].messages[-1].parts if isinstance(p, Image)]
+        assert image.mime == "image/jpeg"
+        over = base64.b64encode(largest + b"y").decode()
+        with pytest.raises(InvalidRequest, match="size limit"):
+            await it.ask("chat.send", sent("look", "b", attachments=[{"content": over}]))
+
+    run(body, tmp_path, answer("I see"))
+
+
+def test_a_picture_is_known_by_its_bytes_and_may_come_alone(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        lying = {"content": f"data:image/jpeg;base64,{PNG}", "mimeType": "image/jpeg"}
+        await it.send("", "a", attachments=[lying])
+        (image,) = [p for p in it.model.requests[0].messages[-1].parts if isinstance(p, Image)]
+        assert image == Image(PNG, "image/png")
+        shown = await it.ask("chat.history", sessionKey="main")
+        part = shown["messages"][0]["content"][-1]
+        assert part == {"type": "image", "mimeType": "image/png", "omitted": True, "bytes": 28}
+
+    run(body, tmp_path, answer("I see"))
+
+
+def test_what_steers_a_terminal_is_taken_out(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("a\x1b[31mb\tc\nd")
+        assert it.model.requests[0].messages[-1].text.endswith("] a[31mb\tc\nd")
+
+    run(body, tmp_path, answer("ok"))
+
+
+def test_an_injected_note_reaches_the_transcript_and_the_clients(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises(InvalidRequest, match="session not found"):
+            await it.ask("chat.inject", sessionKey="main", message="note")
+        await it.send("hi", "a")
+        told = await it.ask("chat.inject", sessionKey="main", message="note", label="Cron\njob")
+        event = it.gateway.told[-1][1]
+        assert event["runId"] == f"inject-{told['messageId']}"
+        assert event["message"]["content"][0]["text"] == "[Cron job]\n\nnote"
+        await it.send("and now?", "b")
+        texts = [m.text for m in it.model.requests[1].messages]
+        assert "[Cron job]\n\nnote" in texts
+
+    run(body, tmp_path, answer("Hello"), answer("ok"))
+
+
+def entries(*messages: Message) -> list[Entry]:
+    made: list[Entry] = []
+    for n, message in enumerate(messages):
+        parent = made[-1].id if made else None
+        made.append(message_entry(message, parent, f"{n:08x}", 1_000 + n))
+    return made
+
+
+def test_history_keeps_the_newest_within_its_budget() -> None:
+    long = [user("x" * 11_000, at_ms=n + 1) for n in range(1_000)]
+    shown = show_history(entries(*long), 1_000)
+    assert 100 < len(shown) < 1_000
+    assert len(json.dumps(shown)) <= MAX_BYTES + 10_000
+    assert shown[-1]["timestamp"] == 1_000
+    assert len(show_history(entries(*long), 7)) == 7
+
+
+def test_a_message_that_is_too_large_is_a_placeholder_and_long_texts_are_cut() -> None:
+    parts = tuple(Text("y" * 12_000) for _ in range(100))
+    (large,) = show_history(entries(Message("user", parts, 1)), 10)
+    assert large["content"] == [{"type": "text", "text": "[message left out: too large to show]"}]
+    (cut,) = show_history(entries(user("z" * 50_000, at_ms=1)), 10)
+    assert len(cut["content"][0]["text"]) < 12_100
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None, 5, [], {}, {"role": 7}, {"role": "user"}, {"role": "user", "content": 5},
+        {"role": "user", "content": [None, 5, {"type": 5}, {"type": "text", "text": 5}]},
+        {"role": "assistant", "content": [{"type": "toolCall", "arguments": "x"}], "usage": "x"},
+        {"role": "user", "content": "plain", "timestamp": float("inf")},
+        {"role": "user", "content": "plain", "timestamp": 10**400},
+        {"role": "x" * 900, "content": [{"type": "image", "data": 5, "mimeType": 5}]},
+    ],
+)  # fmt: skip
+def test_history_takes_any_shape_that_somebody_stored(message: Any) -> None:
+    shown = show_history([Entry("a", None, "message", 5, {"message": message})], 10)
+    assert len(json.dumps(shown)) < 1_000
+
+
+def test_history_reads_the_end_of_a_long_transcript_only() -> None:
+    class Counting(MemoryStore):
+        read = 0
+
+        async def entries(self, session_id: str, **asked: Any) -> Any:
+            found = await super().entries(session_id, **asked)
+            self.read += len(found)
+            return found
+
+    async def main() -> None:
+        async with Counting() as store:
+            async with store.commit() as unit:
+                unit.open_transcript(Header("s1", "main", 1))
+                unit.append("s1", *entries(*[user(f"m{n}", at_ms=n + 1) for n in range(5_000)]))
+            path = await newest_path(store, "s1", 20)
+            assert [e.id for e in path[-2:]] == [f"{4998:08x}", f"{4999:08x}"]
+            assert store.read <= 100
+            async with store.commit() as unit:
+                unit.set_leaf("s1", f"{10:08x}")  # back to the beginning
+            assert [e.id for e in await newest_path(store, "s1", 5)][-1] == f"{10:08x}"
+
+    asyncio.run(main())
+
+
+def test_the_history_of_nothing_is_empty(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        shown = await it.ask("chat.history", sessionKey="agent:main:never")
+        assert shown == {
+            "sessionKey": "agent:main:never", "messages": [], "thinkingLevel": "off"
+        }  # fmt: skip
+        assert await it.app.store.session("agent:main:never") is None
+
+    run(body, tmp_path)
