@@ -19,6 +19,18 @@ WIRES: dict[str, tuple[Callable[[Settings], Provider], str]] = {
     "anthropic": (anthropic.create, ""),
     "google": (google.create, "/v1beta"),
 }
+IMPORTS = {
+    "openai": "wire.openai.import_cpu_s",
+    "responses": "wire.responses.import_cpu_s",
+    "anthropic": "wire.anthropic.import_cpu_s",
+    "google": "wire.google.import_cpu_s",
+}
+CHUNK_COSTS = {
+    "openai": "wire.openai.chunk_cpu_us",
+    "responses": "wire.responses.chunk_cpu_us",
+    "anthropic": "wire.anthropic.chunk_cpu_us",
+    "google": "wire.google.chunk_cpu_us",
+}
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -28,7 +40,7 @@ def measure(*, quick: bool) -> list[Figure]:
     for name in WIRES:
         load = [sys.executable, "-c", f"import homarus.providers.{name}"]
         spent_s = best_of(3 if quick else 7, lambda load=load: child_cpu_s(load))  # type: ignore[misc] # binds now
-        figures.append(Figure(f"wire.{name}.import_cpu_s", spent_s - empty_s, "CPU-s"))
+        figures.append(Figure(IMPORTS[name], spent_s - empty_s, "CPU-s"))
     with model_server() as url:
         figures += asyncio.run(_chunks(url, times))
     figures.append(Figure("wire.all.rss_mb", rss_mb(), "MB", "after all four were used"))
@@ -48,7 +60,7 @@ async def _chunks(url: str, times: int) -> list[Figure]:
         await provider.close()
         cost_us = min(spent_s) / CHUNKS * 1e6
         note = f"{1e6 / cost_us:,.0f} chunks/CPU-s, best of {times}"
-        figures.append(Figure(f"wire.{name}.chunk_cpu_us", cost_us, "CPU-µs", note))
+        figures.append(Figure(CHUNK_COSTS[name], cost_us, "CPU-µs", note))
     return figures
 
 

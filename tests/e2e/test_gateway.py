@@ -476,6 +476,8 @@ def test_commands_go_through_the_gateway_that_runs(gateway: Gateway, home: Home)
     assert home.run("gateway", "probe").out.startswith("ok: version")
     wrong = home.run("gateway", "call", "nosuch")
     assert wrong.status == 2 and "unknown method" in wrong.err
+    late = home.run("agent", "--message", "MOCK:delay:20000", "--timeout", "0.5")
+    assert late.status == 1 and "deadline" in late.err
     local = home.run("agent", "--message", "MOCK:short", "--local")
     assert local.status == 2 and f"process {gateway.process.pid}" in local.err
 

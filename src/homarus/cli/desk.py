@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
@@ -159,7 +160,7 @@ class LinkDesk:
             "sessionKey": self._key,
             "idempotencyKey": self._run_id,
             **({"thinking": wishes.thinking} if wishes.thinking else {}),
-            **({"timeout": wishes.timeout_s} if wishes.timeout_s else {}),
+            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # whole seconds
         }
         self._asking = True
         try:

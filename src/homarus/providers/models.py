@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
 
 
+# What an HTTP request loads when it is first made, in parts small enough not to stall the loop.
+LIBRARIES = ("httpx2", "anyio", "anyio._backends._asyncio", "h11", "httpcore2", "truststore",
+             "httpcore2._async.http11", "httpcore2._backends.anyio")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A model for an agent's run. `ref` None: whatever is configured or can be found.
@@ -98,7 +103,8 @@ class Models:
         _, model = await self.road(wish)
         if model.provider != LOCAL:
             open_remote(self._config, model, "", self._env)
-            await asyncio.to_thread(importlib.import_module, "httpx2")
+            for library in LIBRARIES:
+                await asyncio.to_thread(importlib.import_module, library)
 
     def check(self, ref: str) -> Model:
         """The model a person names; an unknown or forbidden one is an error."""

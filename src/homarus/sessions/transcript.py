@@ -512,7 +512,7 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
 
 def is_injected(message: Message) -> bool:
     """Whether the gateway, and no model, said this."""
-    if message.role != "assistant":
+    if message.role != "assistant" or message.calls:
         return False
     origin = message.origin or INJECTED
     return (origin.provider, origin.model) == (INJECTED.provider, INJECTED.model)
