@@ -18,6 +18,7 @@ import homarus
 from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
+from homarus.gateway.methods import METHODS, UNBUILT
 from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -31,6 +32,7 @@ def pages() -> dict[str, str]:
         "config.md": config(),
         "errors.md": errors_page(),
         "events.md": events(),
+        "protocol.md": protocol(),
         "tools.md": tools(),
     }
     return {name: f"{MADE_BY}\n\n{text.rstrip()}\n" for name, text in made.items()}
@@ -249,6 +251,37 @@ def errors_page() -> str:
 
 
 # Markdown
+
+
+# The gateway's methods
+
+
+def protocol() -> str:
+    """What a client of the gateway may ask for."""
+    parts = [
+        "# Protocol",
+        "Requests a client of the [gateway](../gateway.md) may make. Params are strict.",
+        "Admin covers every scope, write covers read.",
+    ]
+    for name in sorted(METHODS):
+        found = METHODS[name]
+        parts += [
+            f"## {name}",
+            f"Scope: {found.scope}. {_one_line(inspect.getdoc(found.run) or '')}",
+        ]
+        schema = found.params.model_json_schema(by_alias=True)
+        defs = schema.get("$defs", {})
+        required = set(schema.get("required", ()))
+        rows = [
+            (f"`{key}`", _kind(spec, defs), "yes" if key in required else "")
+            for key, spec in schema.get("properties", {}).items()
+        ]
+        if rows:
+            parts.append(_table(("param", "type", "required"), rows))
+    parts += ["## Not built yet", "These answer `UNAVAILABLE`, and say why:"]
+    missing = [(f"`{name}`", why) for name, why in sorted(UNBUILT.items())]
+    parts.append(_table(("method", "why"), missing))
+    return "\n\n".join(parts)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -29,6 +29,10 @@ async def put(it: World, key: str, at_ms: int, **data: Any) -> None:
         unit.put_session(SessionRecord(key, agent, f"id-{at_ms}", at_ms, data))
 
 
+def exists(path: str) -> bool:
+    return Path(path).exists()
+
+
 def keys(listed: dict[str, Any]) -> list[str]:
     return [str(row["key"]).removeprefix("agent:main:") for row in listed["sessions"]]
 
@@ -269,7 +273,7 @@ def test_a_deleted_session_is_gone_and_its_transcript_put_aside(tmp_path: Path) 
         assert gone["deleted"] is True
         await it.app.store.flush()  # type: ignore[attr-defined] # the store in a folder has it
         (archived,) = gone["archived"]
-        assert ".jsonl.deleted." in archived and Path(archived).exists()
+        assert ".jsonl.deleted." in archived and exists(archived)
         assert await it.app.store.session("agent:main:x") is None
         again = await it.ask("sessions.delete", key="agent:main:x")
         assert again == {"ok": True, "key": "agent:main:x", "deleted": False, "archived": []}
@@ -286,7 +290,7 @@ def test_a_kept_transcript_stays_where_it_is(tmp_path: Path) -> None:
         gone = await it.ask("sessions.delete", key="x", deleteTranscript=False)
         assert gone["deleted"] is True and gone["archived"] == []
         await it.app.store.flush()  # type: ignore[attr-defined] # the store in a folder has it
-        assert record and Path(str(record.data["sessionFile"])).exists()
+        assert record and exists(str(record.data["sessionFile"]))
 
     run(body, tmp_path, answer("one"))
 

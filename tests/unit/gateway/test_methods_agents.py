@@ -1,0 +1,188 @@
+"""agents.*: made, changed, removed; their files read and written, and nothing else."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.agent.workspace import SHARED, get_file, list_files, set_file
+from homarus.core.errors import HomarusError, InvalidRequest, UserError
+from tests.unit.gateway.world import World, answer, world
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def written(it: World) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(it.app.paths.config.read_text("utf-8"))
+    return read
+
+
+def text_of(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def there(path: Path) -> bool:
+    return path.exists()
+
+
+def test_a_new_agent_answers_at_once_and_main_stays(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        made = await it.ask("agents.create", name="Night Shift", workspace="~/night", emoji="🌙")
+        assert made == {
+            "ok": True,
+            "agentId": "night-shift",
+            "name": "Night Shift",
+            "workspace": str(tmp_path / "night"),
+        }
+        assert [entry["id"] for entry in written(it)["agents"]["list"]] == ["main", "night-shift"]
+        listed = await it.ask("agents.list")
+        assert [agent["id"] for agent in listed["agents"]] == ["main", "night-shift"]
+        assert listed["agents"][1]["identity"] == {"name": "Night Shift", "emoji": "🌙"}
+        assert listed["defaultId"] == "main"
+        assert "- Emoji: 🌙" in text_of(tmp_path / "night" / "IDENTITY.md")
+        final = await it.ask("agent", message="hi", agentId="night-shift", idempotencyKey="a")
+        assert final["status"] == "ok"
+
+    run(body, tmp_path, answer("Hello"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"name": "main"}, "reserved"),
+        ({"name": "???"}, "reserved"),
+        ({"name": "Ops"}, "already exists"),
+        ({"workspace": "relative"}, "absolute"),
+        ({"workspace": "/x\0y"}, "absolute"),
+        ({"workspace": "~/state"}, "gateway's own state"),
+        ({"workspace": "~/state/agents/main/agent"}, "gateway's own state"),
+        ({"workspace": "/"}, "gateway's own state"),
+        ({"workspace": "~/link"}, "gateway's own state"),
+        ({"name": ""}, "name"),
+        ({"name": "x" * 200}, "name"),
+    ],
+)
+def test_a_wrong_agent_is_not_made(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+
+    async def body(it: World) -> None:
+        before = it.app.paths.config.read_bytes()
+        with pytest.raises(InvalidRequest, match=why):
+            await it.ask("agents.create", {"name": "New", "workspace": "~/w", **fields})
+        assert it.app.paths.config.read_bytes() == before
+        assert not there(tmp_path / "w")
+
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    run(body, tmp_path, config={"agents": agents})
+
+
+def test_an_agent_is_changed_in_the_file_and_in_its_own_words(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        done = await it.ask("agents.update", agentId="main", name="Ada", model="openai/gpt-5.2")
+        assert done == {"ok": True, "agentId": "main"}
+        (entry,) = written(it)["agents"]["list"]
+        assert entry == {"id": "main", "name": "Ada", "model": "openai/gpt-5.2"}
+        assert (await it.ask("agent.identity.get"))["name"] == "Ada"
+        for wrong in ({"agentId": "none"}, {"agentId": "main", "model": "nobody/knows"}):
+            with pytest.raises(HomarusError):
+                await it.ask("agents.update", wrong)
+
+    run(body, tmp_path)
+
+
+def test_a_removed_agent_leaves_nothing_behind_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
+        workspace = it.app.agent("ops").workspace
+        done = await it.ask("agents.delete", agentId="ops")
+        assert done == {"ok": True, "agentId": "ops", "removedBindings": 1}
+        config = written(it)
+        assert [entry["id"] for entry in config["agents"]["list"]] == ["main"]
+        assert [b["agentId"] for b in config["bindings"]] == ["main"]
+        assert await it.app.store.sessions(agent="ops") == []
+        assert not there(workspace)
+        trash = list((it.app.paths.state / "trash").iterdir())
+        assert there(trash[0] / workspace.name / "AGENTS.md")
+        for kept in ("main", "ops"):
+            with pytest.raises(InvalidRequest):
+                await it.ask("agents.delete", agentId=kept)
+
+    bindings = [{"agentId": name, "match": {"channel": "telegram"}} for name in ("main", "ops")]
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    run(body, tmp_path, answer("x"), config={"agents": agents, "bindings": bindings})
+
+
+def test_a_workspace_outside_the_state_directory_is_the_owners(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("agents.create", name="Ops", workspace="~/mine")
+        await it.ask("agents.delete", agentId="ops")
+        assert there(tmp_path / "mine" / "AGENTS.md")
+
+    run(body, tmp_path)
+
+
+def test_files_are_listed_read_and_written(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        listed = await it.ask("agents.files.list", agentId="main")
+        names = [file["name"] for file in listed["files"]]
+        assert names == ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md",
+                         "HEARTBEAT.md", "BOOTSTRAP.md", "MEMORY.md"]  # fmt: skip
+        assert [file["missing"] for file in listed["files"]] == [False] * 7 + [True]
+        done = await it.ask("agents.files.set", agentId="main", name="MEMORY.md", content="é\n")
+        assert done["file"]["size"] == 3
+        got = await it.ask("agents.files.get", agentId="main", name="MEMORY.md")
+        assert got["file"]["content"] == "é\n" and got["file"]["missing"] is False
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../AGENTS.md", "/etc/passwd", "notes.md", ".git/config", "AGENTS.md/", "agents.md", "."],
+)
+def test_no_other_file_is_read_or_written(name: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for params in ({}, {"content": "x"}):
+            method = "agents.files.set" if params else "agents.files.get"
+            with pytest.raises(UserError, match="unsupported file"):
+                await it.ask(method, {"agentId": "main", "name": name, **params})
+
+    run(body, tmp_path)
+
+
+def test_a_link_out_of_the_workspace_is_neither_followed_nor_replaced_through(
+    tmp_path: Path,
+) -> None:
+    outside = tmp_path / "secret"
+    outside.write_text("secret")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "AGENTS.md").symlink_to(outside)
+    os.link(outside, tmp_path / "w" / "SOUL.md")
+    assert list_files(tmp_path / "w")[0].missing
+    for name in ("AGENTS.md", "SOUL.md"):
+        assert "secret" not in get_file(tmp_path / "w", name).content
+        with pytest.raises(UserError):
+            set_file(tmp_path / "w", name, "mine")
+    assert outside.read_text() == "secret"
+
+
+def test_the_memory_file_is_whichever_is_there(tmp_path: Path) -> None:
+    assert [file.name for file in list_files(tmp_path)][-1] == "MEMORY.md"
+    (tmp_path / "memory.md").write_text("x")
+    assert [file.name for file in list_files(tmp_path)][-1] == "memory.md"
+    assert set(SHARED) >= {file.name for file in list_files(tmp_path)}
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="at most"):
+        set_file(tmp_path, "AGENTS.md", "é" * 2_500_000)
+    assert not (tmp_path / "AGENTS.md").exists()

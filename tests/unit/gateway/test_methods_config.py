@@ -1,0 +1,173 @@
+"""config.*: shown without secrets, changed only by who saw it, never to run something."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.secrets import REDACTED
+from homarus.core.errors import HomarusError, InvalidRequest
+from tests.unit.gateway.world import CONFIG, World, world
+
+SECRET = "sk-very-secret-key"
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def file_of(it: World) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(it.app.paths.config.read_text("utf-8"))
+    return read
+
+
+async def base(it: World) -> str:
+    return str((await it.ask("config.get"))["hash"])
+
+
+def test_the_config_is_shown_in_three_ways_and_no_secret_in_any(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        shown = await it.ask("config.get")
+        assert SECRET not in json.dumps(shown)
+        for tree in (json.loads(shown["raw"]), shown["parsed"], shown["resolved"], shown["config"]):
+            assert tree["models"]["providers"]["mock"]["apiKey"] == REDACTED
+        assert shown["valid"] is True and shown["issues"] == []
+        assert shown["config"]["agents"]["defaults"]["maxConcurrent"] == 4
+        assert "maxConcurrent" not in shown["parsed"]["agents"]["defaults"]
+
+    run(body, tmp_path)
+
+
+def test_what_a_variable_stands_for_is_not_shown(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        shown = await it.ask("config.get")
+        assert "s3cret-value" not in json.dumps(shown)
+        assert shown["config"]["agents"]["defaults"]["workspace"] == "~/${SECRET_NAME}"
+
+    defaults = {"model": "mock/mock-1", "workspace": "~/${SECRET_NAME}"}
+    run(body, tmp_path, config={"agents": {"defaults": defaults}})
+
+
+def test_a_comment_in_the_file_is_not_shown(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        text = it.app.paths.config.read_text("utf-8")
+        it.app.paths.config.write_text("// token: hunter2hunter2\n" + text, "utf-8")
+        assert "hunter2" not in json.dumps(await it.ask("config.get"))
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", '{"agents": 5}', '{"nosuch": 1}', "[]", "\x00"])
+def test_a_broken_file_is_shown_as_broken(text: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        it.app.paths.config.write_text(text, "utf-8")
+        shown = await it.ask("config.get")
+        assert shown["valid"] is False and shown["issues"]
+
+    run(body, tmp_path)
+
+
+def test_a_set_config_replaces_the_file_and_keeps_hidden_values(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        shown = await it.ask("config.get")
+        changed = json.loads(shown["raw"])
+        changed["agents"]["defaults"]["maxConcurrent"] = 7
+        done = await it.ask("config.set", raw=json.dumps(changed), baseHash=shown["hash"])
+        assert done["config"]["models"]["providers"]["mock"]["apiKey"] == REDACTED
+        written = file_of(it)
+        assert written["agents"]["defaults"]["maxConcurrent"] == 7
+        assert written["models"]["providers"]["mock"]["apiKey"] == SECRET
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
+def test_only_who_saw_the_newest_config_may_change_it(method: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        before = it.app.paths.config.read_bytes()
+        with pytest.raises(InvalidRequest, match="base hash required"):
+            await it.ask(method, raw="{}")
+        with pytest.raises(InvalidRequest, match="config changed since last load"):
+            await it.ask(method, raw="{}", baseHash="0" * 64)
+        assert it.app.paths.config.read_bytes() == before
+
+    run(body, tmp_path)
+
+
+def test_without_a_file_no_hash_is_needed(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        it.app.paths.config.unlink()
+        assert (await it.ask("config.get"))["exists"] is False
+        await it.ask("config.set", raw=json.dumps(CONFIG))
+        assert file_of(it)["agents"] == CONFIG["agents"]
+
+    run(body, tmp_path)
+
+
+def test_a_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        patch = {
+            "agents": {"list": [{"id": "ops", "name": "Ops"}], "defaults": {"maxConcurrent": 9}},
+            "session": None,
+        }
+        done = await it.ask(
+            "config.patch", raw=json.dumps(patch), baseHash=await base(it), note="n"
+        )
+        written = file_of(it)
+        assert written["agents"]["list"] == [{"id": "main"}, {"id": "ops", "name": "Ops"}]
+        assert written["agents"]["defaults"]["maxConcurrent"] == 9
+        assert "session" not in written
+        assert done["restart"]["ok"] is False and done["restart"]["mode"] == "none"
+        assert done["sentinel"]["payload"]["message"] == "n"
+        port = {"gateway": {"port": 1234}}
+        again = await it.ask("config.patch", raw=json.dumps(port), baseHash=await base(it))
+        assert again["restart"]["ok"] is True
+
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    run(body, tmp_path, config={"agents": agents, "session": {"mainKey": "main"}})
+
+
+@pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("{", "raw"),
+        ("[]", "raw must be an object"),
+        ("5", "raw must be an object"),
+        ('{"nosuch": 1}', "unknown key"),
+        ('{"agents": {"defaults": {"maxConcurrent": "x"}}}', "whole number"),
+        ('{"channels": {"signal": {"cliPath": "/tmp/x"}}}', "cannot be set through the gateway"),
+        ('{"logging": {"file": "/home/u/.bashrc"}}', "cannot be set through the gateway"),
+        ('{"env": {"vars": {"LD_PRELOAD": "/tmp/x.so"}}}', "cannot be set through the gateway"),
+        ('{"agents": {"$include": "/etc/passwd"}}', "cannot be set through the gateway"),
+        ('{"models": {"providers": {"new": {"apiKey": "%s"}}}}' % REDACTED, "hidden"),
+        ("[" * 5_000, "raw"),
+    ],
+)
+def test_a_wrong_change_leaves_the_file_alone(
+    method: str, raw: str, why: str, tmp_path: Path
+) -> None:
+    async def body(it: World) -> None:
+        before = it.app.paths.config.read_bytes()
+        with pytest.raises(HomarusError, match=why) as refused:
+            await it.ask(method, raw=raw, baseHash=await base(it))
+        assert SECRET not in str(refused.value)
+        assert it.app.paths.config.read_bytes() == before
+
+    run(body, tmp_path)
+
+
+def test_the_schema_tells_which_settings_are_secret(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        shown = await it.ask("config.schema")
+        assert shown["schema"]["properties"]["agents"]
+        assert shown["uiHints"]["models.providers.*.apiKey"] == {"sensitive": True}
+        json.dumps(shown)
+
+    run(body, tmp_path)

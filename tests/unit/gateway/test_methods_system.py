@@ -1,0 +1,322 @@
+"""health, status, presence, notices, models, logs, usage, devices."""
+
+import asyncio
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import ToolCall
+from homarus.gateway.memo import MAX_ANSWERS, MAX_ENDED, MAX_NOTICES, Answers, Notices, Runs
+from homarus.gateway.methods import UNBUILT
+from homarus.gateway.pairing import Ask
+from homarus.gateway.spending import Spending
+from homarus.sessions.usage import summarise
+from homarus.store.base import Entry
+from homarus.testing.clock import FakeClock
+from tests.unit.gateway.world import World, answer, world
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def test_health_is_kept_for_a_minute_unless_it_is_probed(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        first = await it.ask("health")
+        await it.send("hi", "a")
+        assert await it.ask("health") == first
+        probed = await it.ask("health", probe=True)
+        assert probed["sessions"]["count"] == 1
+        assert [name for name, _ in it.gateway.told].count("health") == 2
+        await it.app.clock.advance(61)  # type: ignore[attr-defined] # a clock of tests
+        assert (await it.ask("health"))["ts"] > first["ts"]
+
+    run(body, tmp_path, answer("x"))
+
+
+def test_status_counts_what_is_not_built_and_hides_paths_from_who_may_not_see(
+    tmp_path: Path,
+) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        full = await it.ask("status")
+        assert full["notBuilt"]["count"] == len(UNBUILT)
+        assert full["sessions"]["recent"][0]["key"] == "agent:main:main"
+        assert str(tmp_path) in json.dumps(full)
+        seen = await it.ask("status", None, "read")
+        assert str(tmp_path) not in json.dumps(seen)
+
+    run(body, tmp_path, answer("x"))
+
+
+def test_a_device_that_is_told_of_is_listed(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        said = {"text": "Node: Kitchen", "host": "kitchen", "mode": "node", "lastInputSeconds": 5}
+        assert await it.ask("system-event", said) == {"ok": True}
+        listed = await it.ask("system-presence")
+        assert any(entry.get("host") == "kitchen" for entry in listed)
+        assert it.gateway.told[-1][0] == "presence"
+
+    run(body, tmp_path)
+
+
+def test_a_notice_waits_for_the_next_message_and_goes_once(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("system-event", text="The door\nis open")
+        await it.ask("system-event", text="The door\nis open")
+        await it.ask("wake", mode="next-heartbeat", text="Milk is out")
+        assert (await it.ask("status"))["queuedSystemEvents"] == ["The door is open", "Milk is out"]
+        await it.send("anything new?", "a")
+        lines = it.model.requests[0].messages[-1].text.splitlines()
+        assert lines[0].startswith("System: [2027-01-15 ") and lines[0].endswith("The door is open")
+        assert lines[1].endswith("Milk is out")
+        assert lines[3].endswith("] anything new?")
+        await it.send("and now?", "b")
+        assert "System:" not in it.model.requests[1].messages[-1].text
+
+    run(body, tmp_path, answer("x"), answer("y"))
+
+
+def test_wake_now_asks_the_agent_at_once(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        assert await it.ask("wake", mode="now", text="Fire!") == {"ok": True}
+        await it.asked(1)
+        said = it.model.requests[0].messages[-1].text
+        assert said.startswith("System: [") and said.endswith("] Fire!")
+        assert await it.ask("wake", mode="now", text="  ") == {"ok": False}
+
+    run(body, tmp_path, answer("x"))
+
+
+def test_notices_are_bounded() -> None:
+    notices = Notices()
+    for n in range(100):
+        notices.add("k", f"n{n} " + "x" * 9_000, n)
+    assert len(notices.of("k")) == MAX_NOTICES
+    assert all(len(notice.text) <= 2_000 for notice in notices.of("k"))
+    for n in range(1_000):
+        notices.add(f"key{n}", "x", n)
+    assert len(notices._waiting) == 200
+
+
+def test_answers_are_forgotten_after_a_while_and_never_too_many() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        answers = Answers(clock)
+        answers.put("a", {"runId": "a"})
+        await clock.advance(299)
+        assert answers.get("a") == {"runId": "a"}
+        await clock.advance(2)
+        assert answers.get("a") is None
+        for n in range(MAX_ANSWERS + 50):
+            answers.put(f"k{n}", n)
+        assert len(answers._kept) == MAX_ANSWERS
+        assert answers.get("k0") is None and answers.get(f"k{MAX_ANSWERS + 49}") is not None
+
+    asyncio.run(main())
+
+
+def test_ended_runs_are_kept_ten_minutes_and_never_too_many() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        runs = Runs(clock)
+        runs.note("a", None, dropped=True)
+        ended = await runs.wait("a", 0)
+        assert ended and ended.status == "timeout"
+        await clock.advance(601)
+        assert await runs.wait("a", 0) is None
+        for n in range(MAX_ENDED + 10):
+            runs.note(f"r{n}", None)
+        assert len(runs._ended) == MAX_ENDED
+
+    asyncio.run(main())
+
+
+def test_models_are_those_that_may_be_chosen(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        (model,) = (await it.ask("models.list"))["models"]
+        assert (model["provider"], model["id"]) == ("mock", "mock-1")
+
+    allowed = {"model": "mock/mock-1", "models": {"mock/mock-1": {}}}
+    run(body, tmp_path, config={"agents": {"defaults": allowed}})
+
+
+def test_the_log_is_read_from_where_one_left_off(tmp_path: Path) -> None:
+    log = tmp_path / "homarus.log"
+
+    async def body(it: World) -> None:
+        log.write_text("one\ntwo\nthr")
+        first = await it.ask("logs.tail")
+        assert first["lines"] == ["one", "two"] and first["cursor"] == 8
+        with log.open("a") as file:  # noqa: ASYNC230 - a small file of a test
+            file.write("ee\nfour\n")
+        second = await it.ask("logs.tail", cursor=first["cursor"])
+        assert second["lines"] == ["three", "four"] and "truncated" not in second
+        assert (await it.ask("logs.tail", cursor=second["cursor"]))["lines"] == []
+        log.write_text("new\n")
+        reset = await it.ask("logs.tail", cursor=second["cursor"])
+        assert (reset["lines"], reset["reset"]) == (["new"], True)
+
+    run(body, tmp_path)
+
+
+def test_the_log_is_bounded_and_begins_with_a_whole_line(tmp_path: Path) -> None:
+    log = tmp_path / "homarus.log"
+
+    async def body(it: World) -> None:
+        log.write_text("".join(f"line {n:04}\n" for n in range(1_000)))
+        shown = await it.ask("logs.tail", maxBytes=25)
+        assert shown["lines"] == ["line 0998", "line 0999"] and shown["truncated"] is True
+        exact = await it.ask("logs.tail", maxBytes=20)
+        assert exact["lines"] == ["line 0998", "line 0999"]
+        few = await it.ask("logs.tail", limit=3)
+        assert few["lines"][0] == "line 0997" and few["truncated"] is True
+        log.write_text("x" * 100_000 + "\n")
+        (long,) = (await it.ask("logs.tail"))["lines"]
+        assert len(long) == 8_000
+
+    run(body, tmp_path)
+
+
+def test_secrets_in_the_log_are_blotted_out(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        (tmp_path / "homarus.log").write_text('{"m": "apiKey=sk-abcdefghijklmnop"}\n')
+        (line,) = (await it.ask("logs.tail"))["lines"]
+        assert "abcdefghijklmnop" not in line
+
+    run(body, tmp_path)
+
+
+def test_only_a_plain_file_is_read_as_the_log(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "homarus.log").symlink_to(tmp_path / "secret")
+
+    async def body(it: World) -> None:
+        from homarus.core.errors import Unavailable
+
+        with pytest.raises(Unavailable, match="cannot be read"):
+            await it.ask("logs.tail")
+        (tmp_path / "homarus.log").unlink()
+        os.mkfifo(tmp_path / "homarus.log")
+        with pytest.raises(Unavailable, match="cannot be read"):
+            await it.ask("logs.tail")
+
+    run(body, tmp_path)
+
+
+def day(at_ms: int) -> str:
+    return str(datetime.fromtimestamp(at_ms / 1000).astimezone().date())
+
+
+def test_what_it_costs_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("one", "a", "agent:main:x")
+        await it.send("two", "b", "agent:main:y")
+        today = day(it.app.clock.now_ms())
+        total = await it.ask("usage.cost")
+        assert total["totals"]["totalCost"] == 0.75
+        assert [entry["date"] for entry in total["daily"]] == [today]
+        assert (await it.ask("usage.cost", days=7))["days"] == 7
+        before = await it.ask("usage.cost", startDate="2026-01-01", endDate="2026-01-31")
+        assert (before["days"], before["daily"]) == (31, [])
+        used = await it.ask("sessions.usage")
+        assert [one["key"] for one in used["sessions"]] == ["agent:main:y", "agent:main:x"]
+        assert used["totals"]["input"] == 300
+        (by_model,) = used["aggregates"]["byModel"]
+        assert (by_model["provider"], by_model["count"]) == ("mock", 3)
+        assert used["aggregates"]["tools"]["tools"] == [{"name": "read", "count": 1}]
+        (one,) = (await it.ask("sessions.usage", key="x"))["sessions"]
+        assert one["usage"]["messageCounts"]["toolResults"] == 1
+
+    run(body, tmp_path, answer(ToolCall("c", "read", {"path": "AGENTS.md"})), answer("x"),
+        answer("y"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"startDate": "2026-02-30"},
+        {"startDate": "2026-02-10", "endDate": "2026-02-09"},
+        {"startDate": "0001-01-01"},
+        {"endDate": "9999-12-31"},
+        {"startDate": "1971-01-01", "endDate": "9000-01-01"},
+        {"startDate": "yesterday"},
+    ],
+)
+def test_days_that_are_none_are_refused(asked: dict[str, Any], tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for method in ("usage.cost", "sessions.usage"):
+            with pytest.raises(InvalidRequest):
+                await it.ask(method, asked)
+
+    run(body, tmp_path)
+
+
+def test_a_transcript_is_summed_up_once(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("one", "a")
+        record = await it.app.store.session("agent:main:main")
+        assert record
+        spending = Spending()
+        first = await spending.of(it.app.store, record)
+        assert await spending.of(it.app.store, record) is first
+        await it.send("two", "b")
+        again = await it.app.store.session("agent:main:main")
+        assert again and (await spending.of(it.app.store, again)).whole.talk.user == 2
+
+    run(body, tmp_path, answer("x"), answer("y"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [None, 5, {}, {"role": "assistant"}, {"role": "assistant", "content": 5, "usage": []},
+     {"role": "assistant", "usage": {"input": "x", "cost": {"total": float("inf")}}},
+     {"role": "assistant", "content": [{"type": "toolCall", "name": 5}], "provider": ["x"]}],
+)  # fmt: skip
+def test_any_message_can_be_summed_up(message: Any) -> None:
+    entry = Entry("a", None, "message", 10**18, {"message": message})
+    from homarus.gateway.spending import day_of
+
+    summary = summarise([entry, entry], day_of)
+    assert summary.whole.spent.usage.cost == 0
+
+
+def test_devices_are_let_in_sent_away_and_given_tokens(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        devices = it.gateway.gate.devices
+        asks = [
+            Ask(letter * 64, "k" * 43, "operator", ("operator.read",), platform="linux")
+            for letter in "ab"
+        ]
+        wanted, unwanted = (devices.request(ask) for ask in asks)
+        listed = await it.ask("device.pair.list")
+        assert {entry["requestId"] for entry in listed["pending"]} == {wanted, unwanted}
+        with pytest.raises(InvalidRequest, match="missing scope"):
+            await it.ask("device.pair.approve", {"requestId": wanted}, "pairing")
+        approved = await it.ask("device.pair.approve", requestId=wanted)
+        assert approved["device"]["deviceId"] == "a" * 64
+        rejected = await it.ask("device.pair.reject", requestId=unwanted)
+        assert rejected == {"requestId": unwanted, "deviceId": "b" * 64}
+        rotated = await it.ask("device.token.rotate", deviceId="a" * 64, role="operator")
+        assert rotated["token"] and rotated["scopes"] == ["operator.read"]
+        assert rotated["token"] not in json.dumps(await it.ask("device.pair.list"))
+        revoked = await it.ask("device.token.revoke", deviceId="a" * 64, role="operator")
+        assert revoked["revokedAtMs"] == it.app.clock.now_ms()
+        assert devices.find_token("a" * 64, "operator", rotated["token"]) is None
+        for method, params in [
+            ("device.pair.approve", {"requestId": "none"}),
+            ("device.token.revoke", {"deviceId": "none", "role": "operator"}),
+        ]:
+            with pytest.raises(InvalidRequest):
+                await it.ask(method, params)
+
+    run(body, tmp_path)
