@@ -250,9 +250,6 @@ def errors_page() -> str:
     )
 
 
-# Markdown
-
-
 # The gateway's methods
 
 
@@ -282,6 +279,9 @@ def protocol() -> str:
     missing = [(f"`{name}`", why) for name, why in sorted(UNBUILT.items())]
     parts.append(_table(("method", "why"), missing))
     return "\n\n".join(parts)
+
+
+# Markdown
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

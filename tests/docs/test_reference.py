@@ -14,6 +14,7 @@ from docs import generate
 from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import event
+from homarus.gateway.methods import METHODS, UNBUILT
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in generate.REFERENCE.glob("*.md")}
@@ -100,3 +101,12 @@ def test_every_event_and_error_is_in_the_reference() -> None:
     for kind in generate.all_errors():
         assert f"`{kind.code}`" in PAGES["errors.md"]
         assert kind.__doc__
+
+
+def test_every_method_is_in_the_reference_with_its_params() -> None:
+    for method in METHODS.values():
+        section = PAGES["protocol.md"].split(f"\n## {method.name}\n")[1].split("\n## ")[0]
+        assert f"Scope: {method.scope}." in section
+        assert all(f"`{field.alias}`" in section for field in method.params.model_fields.values())
+    missing = PAGES["protocol.md"].split("\n## Not built yet\n")[1]
+    assert all(f"`{name}`" in missing for name in UNBUILT)

@@ -6,7 +6,9 @@ missing in an answer means "undefined".
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 from homarus.agent import replies
 from homarus.channels import chunk
@@ -15,9 +17,14 @@ from homarus.core import fences, keys, units
 from homarus.core.errors import HomarusError
 from homarus.core.text import utf16_len
 from homarus.gateway import hooks, identity, nodes
-from homarus.sessions import commands, directives, levels
+from homarus.sessions import commands, directives, envelope, levels
 from homarus.skills import frontmatter, skill
 from tests.vectors.cases import Adapter, Json, NotApplicable
+
+
+def _stamped(text: str, ask: Json) -> str:
+    at_ms = round(datetime.fromisoformat(ask["now"]).timestamp() * 1000)
+    return envelope.stamp(text, at_ms, ZoneInfo(ask["timezone"]))
 
 
 def _agent_key(key: str | None) -> Json:
@@ -337,6 +344,8 @@ TABLE: dict[str, Adapter] = {
     "list_thinking_level_labels": levels.think_labels,
     "normalize_queue_mode": levels.queue_mode,
     "normalize_queue_drop": levels.queue_drop,
+    # prompt_context
+    "inject_timestamp": _stamped,
     # inline_directives
     "extract_think": _level("thinkLevel", directives.extract_think),
     "extract_verbose": _level("verboseLevel", directives.extract_verbose),

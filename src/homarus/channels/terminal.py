@@ -14,6 +14,7 @@ from homarus.core.event import (
     Event,
     MessageSaved,
     RunEnded,
+    RunStarted,
     TextAdded,
     ToolEnded,
     ToolStarted,
@@ -80,6 +81,7 @@ class View:
         self._open_line = False  # is the cursor behind text that no newline has ended?
         self._running: dict[str, ToolCall] = {}
         self._waiting_shown = False
+        self.attempts: list[AttemptFailed] = []  # of the last run
 
     def show(self, event: Event) -> None:
         """Write what an event means for a person."""
@@ -98,7 +100,10 @@ class View:
                     f"⚙ {describe_call(call)} → {one_line(outcome, 100)}", RED * result.is_error
                 )
                 self._show_waiting()
+            case RunStarted():
+                self.attempts.clear()
             case AttemptFailed() as failed:
+                self.attempts.append(failed)
                 wait = f" in {failed.wait_s:.0f} s" if failed.wait_s >= 1 else ""
                 self._line(f"↻ {one_line(failed.error, 200)}; next: {failed.then}{wait}", RED)
             case ErrorNoted(message):

@@ -127,6 +127,8 @@ class Chat:
             f"context    {full}\n"
             f"workspace  {status.workspace}"
         )
+        for failed in self._view.attempts:
+            self._view.note(f"failed     {failed.provider}/{failed.model}: {failed.error}")
 
     async def _say(self, text: str) -> None:
         answer = await self._desk.ask(text)

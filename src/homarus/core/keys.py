@@ -166,7 +166,7 @@ def peer_id(channel: str, text: str) -> str:
     """A person's or group's id on a service, as keys have it: in lower case, and no two alike.
 
     An id that would be confused with another (`Alice` with `alice`), that could be read as
-    more than an id (`1:thread:2`) or that is very long gets a mark of its own: `alice~3bc51062973c458d`.
+    more than an id (`1:thread:2`) or that is very long gets a mark: `alice~3bc51062973c458d`.
     """
     if len(text) > _MAX_ID_CHARS:
         return _marked(text[:40].strip().lower().replace(":", "_"), text)

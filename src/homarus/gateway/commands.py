@@ -8,9 +8,10 @@ from typing import Final, TypeAlias
 
 from homarus import __version__
 from homarus.agent.run import agent_of
+from homarus.core.message import Json
 from homarus.core.errors import InvalidRequest
 from homarus.gateway.method import Call, Scope
-from homarus.gateway.rows import find_defaults
+from homarus.gateway.rows import Defaults, find_defaults
 from homarus.gateway.transcripts import abort_runs
 from homarus.sessions.commands import COMMANDS, Spoken
 
@@ -56,7 +57,7 @@ async def _status(call: Call, session_key: str, _args: str) -> str:
     session = await host.session(session_key)
     defaults = await find_defaults(host, agent_of(session_key))
     model = session.model or f"{defaults.provider}/{defaults.model}"
-    used, window = session.context_tokens, defaults.window or 0
+    used, window = session.context_tokens, _count(session.record.data, defaults)
     share = f" ({100 * used // window}%)" if window else ""
     return (
         f"Homarus {__version__}\n"
@@ -65,6 +66,12 @@ async def _status(call: Call, session_key: str, _args: str) -> str:
         f"Session: {session_key} · {len(session.messages)} messages\n"
         f"Thinking: {session.thinking or 'as the model does'}"
     )
+
+
+def _count(data: Mapping[str, Json], defaults: Defaults) -> int:
+    """How much fits: what the last run found, else what the usual model holds."""
+    found = data.get("contextTokens")
+    return found if isinstance(found, int) else defaults.window or 0
 
 
 async def _model(call: Call, session_key: str, args: str) -> str:

@@ -20,6 +20,7 @@ from homarus.gateway.spending import Spending
 
 ANSWER_TTL_S = 300.0
 MAX_ANSWERS = 1_000
+MAX_ANSWER_CHARS = 8_000_000  # of all of them
 ENDED_TTL_S = 600.0
 MAX_ENDED = 1_000
 MAX_NOTICES = 20  # of one session
@@ -42,7 +43,8 @@ class Answers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, Json | RunFailed]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, Json | RunFailed, int]] = OrderedDict()
+        self._chars = 0
 
     def get(self, key: str) -> Json | None:
         """What was answered before; the failure is raised again when it was one."""
@@ -54,18 +56,25 @@ class Answers:
             raise found[1].with_traceback(None)
         return found[1]
 
-    def put(self, key: str, answer: Json | RunFailed) -> None:
-        self._kept.pop(key, None)
-        self._kept[key] = (self._clock.monotonic(), answer)
+    def put(self, key: str, answer: Json | RunFailed, chars: int = 0) -> None:
+        """Keep an answer; `chars` is how long it is, when that is more than a few lines."""
+        self._drop(key)
+        self._kept[key] = (self._clock.monotonic(), answer, chars)
+        self._chars += chars
         self._expire()
+
+    def _drop(self, key: str) -> None:
+        _, _, chars = self._kept.pop(key, (0.0, None, 0))
+        self._chars -= chars
 
     def _expire(self) -> None:
         oldest = self._clock.monotonic() - ANSWER_TTL_S
         while self._kept:
             first = next(iter(self._kept))
-            if len(self._kept) <= MAX_ANSWERS and self._kept[first][0] > oldest:
+            few = len(self._kept) <= MAX_ANSWERS and self._chars <= MAX_ANSWER_CHARS
+            if few and self._kept[first][0] > oldest:
                 return
-            del self._kept[first]
+            self._drop(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,11 @@ class Runs:
 
     def going(self, run_id: str) -> Going | None:
         return self._going.get(run_id)
+
+    @property
+    def count(self) -> int:
+        """How many have not ended."""
+        return len(self._going)
 
     def of(self, session_key: str) -> tuple[Going, ...]:
         """Every run of a session that has not ended, those that wait their turn too."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, agent_of
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Address, Image, Inbound, Json, Wishes
 from homarus.gateway.bounds import Bounds
 from homarus.gateway.memo import Notice
@@ -17,6 +17,8 @@ from homarus.sessions.envelope import stamp
 from homarus.sessions.levels import think_level, think_levels
 
 MAX_TIMEOUT_S = 7 * 86_400.0
+MAX_WAITING = 100  # messages of one session
+MAX_GOING = 1_000  # runs of all
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,13 @@ def wishes(thinking: str | None, timeout_s: float | None) -> Wishes:
     return Wishes(thinking=thinking, timeout_s=limit_s)
 
 
+async def check_policy(call: Call, session_key: str) -> None:
+    """Refuse a session in which nobody may write."""
+    record = await call.host.store.session(session_key)
+    if record and record.data.get("sendPolicy") == "deny":
+        raise InvalidRequest("send blocked by session policy")
+
+
 def begin(
     call: Call, turn: Turn, done: Callable[[Outcome | None], None] = lambda _outcome: None
 ) -> asyncio.Future[Outcome]:
@@ -55,6 +64,8 @@ def begin(
     Notices that wait for the session go along, in lines of their own.
     """
     host, memo = call.host, call.gateway.memo
+    if memo.runs.count >= MAX_GOING or len(memo.runs.of(turn.session_key)) >= MAX_WAITING:
+        raise Unavailable("too many messages wait for an answer; wait for some of them")
     now_ms = host.clock.now_ms()
     notices = [_line(notice) for notice in memo.notices.take(turn.session_key)]
     said = stamp(turn.text, now_ms)

@@ -3,11 +3,13 @@ from itertools import count
 
 from homarus.channels.terminal import View, describe_call
 from homarus.core.event import (
+    AttemptFailed,
     ErrorNoted,
     Event,
     Fact,
     MessageSaved,
     RunEnded,
+    RunStarted,
     TextAdded,
     ToolEnded,
     ToolStarted,
@@ -58,6 +60,16 @@ def test_what_a_model_writes_cannot_steer_the_terminal() -> None:
 def test_news_between_texts_stands_on_its_own_line() -> None:
     assert shown(TextAdded("one"), ErrorNoted("trouble")) == "one\n! trouble\n"
     assert shown(TextAdded("one"), MessageSaved(user("x")), TextAdded("two")) == "one\ntwo"
+
+
+def test_failed_attempts_of_the_last_run_are_shown_and_kept() -> None:
+    out = io.StringIO()
+    view = View(out, colour=False)
+    failed = AttemptFailed("p", "m", "provider.overloaded", "p/m: busy", "p/n", 3.0)
+    view.show(Event("run", "session", 1, 0, failed))
+    assert out.getvalue() == "↻ p/m: busy; next: p/n in 3 s\n" and view.attempts == [failed]
+    view.show(Event("next", "session", 1, 0, RunStarted()))
+    assert view.attempts == []
 
 
 def test_a_call_is_described_by_what_matters_most() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import BadRequest, InvalidRequest, UserError
+from homarus.core.errors import BadRequest, InvalidRequest, Unavailable, UserError
 from homarus.core.message import Image, Message, Text, user
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.memo import RunFailed
@@ -356,5 +356,38 @@ def test_the_history_of_nothing_is_empty(tmp_path: Path) -> None:
             "sessionKey": "agent:main:never", "messages": [], "thinkingLevel": "off"
         }  # fmt: skip
         assert await it.app.store.session("agent:main:never") is None
+
+    run(body, tmp_path)
+
+
+def test_a_session_that_takes_no_messages_is_not_written_to(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("sessions.patch", key="main", sendPolicy="deny")
+        with pytest.raises(InvalidRequest, match="send blocked by session policy"):
+            await it.ask("chat.send", sent("hi"))
+        with pytest.raises(InvalidRequest, match="send blocked by session policy"):
+            await it.ask("agent", message="hi", idempotencyKey="b")
+        await it.send("/status", "c")
+
+    run(body, tmp_path)
+
+
+def test_messages_do_not_pile_up_without_end(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for n in range(100):
+            await it.ask("chat.send", sent("more", f"r{n}"))
+        with pytest.raises(Unavailable, match="too many messages wait"):
+            await it.ask("chat.send", sent("more", "r100"))
+        await it.ask("chat.send", {**sent("elsewhere", "other"), "sessionKey": "other"})
+        stopped = await it.ask("chat.abort", sessionKey="main")
+        assert len(stopped["runIds"]) == 100
+
+    run(body, tmp_path, Hang(), Hang())
+
+
+def test_the_history_of_an_agent_that_is_gone_can_still_be_read(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        shown = await it.ask("chat.history", sessionKey="agent:gone:main")
+        assert shown["messages"] == [] and shown["thinkingLevel"] == "off"
 
     run(body, tmp_path)

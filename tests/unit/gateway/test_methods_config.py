@@ -146,7 +146,7 @@ def test_a_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
         ('{"logging": {"file": "/home/u/.bashrc"}}', "cannot be set through the gateway"),
         ('{"env": {"vars": {"LD_PRELOAD": "/tmp/x.so"}}}', "cannot be set through the gateway"),
         ('{"agents": {"$include": "/etc/passwd"}}', "cannot be set through the gateway"),
-        ('{"models": {"providers": {"new": {"apiKey": "%s"}}}}' % REDACTED, "hidden"),
+        (json.dumps({"models": {"providers": {"new": {"apiKey": REDACTED}}}}), "hidden"),
         ("[" * 5_000, "raw"),
     ],
 )

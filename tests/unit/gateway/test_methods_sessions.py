@@ -148,7 +148,12 @@ def test_a_preview_shows_the_last_messages_cut(tmp_path: Path) -> None:
         ]
         many = await it.ask("sessions.preview", keys=[f"k{n}" for n in range(500)])
         assert len(many["previews"]) == 64
-        for wrong in ({"keys": []}, {"keys": ["a"], "maxChars": 5}, {"keys": ["a"], "limit": 0}):
+        wrong_ones: list[dict[str, Any]] = [
+            {"keys": []},
+            {"keys": ["a"], "maxChars": 5},
+            {"keys": ["a"], "limit": 0},
+        ]
+        for wrong in wrong_ones:
             with pytest.raises(InvalidRequest):
                 await it.ask("sessions.preview", wrong)
 

@@ -157,7 +157,7 @@ def test_the_log_is_read_from_where_one_left_off(tmp_path: Path) -> None:
         log.write_text("one\ntwo\nthr")
         first = await it.ask("logs.tail")
         assert first["lines"] == ["one", "two"] and first["cursor"] == 8
-        with log.open("a") as file:  # noqa: ASYNC230 - a small file of a test
+        with log.open("a") as file:
             file.write("ee\nfour\n")
         second = await it.ask("logs.tail", cursor=first["cursor"])
         assert second["lines"] == ["three", "four"] and "truncated" not in second
@@ -320,3 +320,12 @@ def test_devices_are_let_in_sent_away_and_given_tokens(tmp_path: Path) -> None:
                 await it.ask(method, params)
 
     run(body, tmp_path)
+
+
+def test_long_answers_are_kept_within_a_budget() -> None:
+    answers = Answers(FakeClock())
+    for n in range(10):
+        answers.put(f"k{n}", {"n": n}, 1_000_000)
+    answers.put("k9", {"n": 9}, 1_000_000)
+    assert answers.get("k1") is None and answers.get("k2") == {"n": 2}
+    assert len(answers._kept) == 8

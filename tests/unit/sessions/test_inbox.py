@@ -98,3 +98,23 @@ def test_a_bug_in_one_run_reaches_its_sender_and_leaves_the_others_alone() -> No
             assert await inbox.put("a", message("again")) == "again"
 
     asyncio.run(main())
+
+
+def test_what_waits_can_be_given_up_whole_or_by_its_run() -> None:
+    async def body(inbox: Inbox[str], runs: Runs) -> None:
+        first = inbox.put("s", message("first"))
+        named = [
+            inbox.put("s", Inbound(name, WHERE, "ann", name, run_id=name))
+            for name in ("a", "b", "c")
+        ]
+        await asyncio.sleep(0)
+        assert inbox.drop("s", "b") == ("b",)
+        assert inbox.drop("s", "none") == ()
+        assert inbox.drop("other") == ()
+        assert [promise.cancelled() for promise in named] == [False, True, False]
+        assert inbox.drop("s") == ("a", "c")
+        runs.gate.set()
+        assert await first == "first"
+        assert runs.started == ["first"]
+
+    in_inbox(body)

@@ -20,7 +20,7 @@ from homarus.gateway.method import Call, Params, method
 from homarus.gateway.methods.chat import clean
 from homarus.gateway.params import Id, Label, Ms, Name, Seconds
 from homarus.gateway.settings import set_label
-from homarus.gateway.turn import Turn, begin, run_key, wishes
+from homarus.gateway.turn import Turn, begin, check_policy, run_key, wishes
 from homarus.sessions.commands import parse_command
 from homarus.store.place import is_session_id
 
@@ -90,6 +90,7 @@ async def agent(call: Call, params: AgentParams) -> Json:
         return _result(run_id, await _outcome(going.outcome))
     if run_id in call.host.live_runs():
         raise InvalidRequest(f"a run {run_id} is under way")
+    await check_policy(call, key)
     with memo.runs.claim(run_id):
         spoken = parse_command(text)
         if spoken and spoken.command.name in {"new", "reset"}:
@@ -156,7 +157,8 @@ def _remember(call: Call, run_id: str, outcome: Outcome | None) -> None:
         answer = _result(run_id, outcome)
     except RunFailed as exc:
         answer = exc
-    call.gateway.memo.answers.put(f"agent:{run_id}", answer)
+    chars = len(outcome.text) if outcome else 0
+    call.gateway.memo.answers.put(f"agent:{run_id}", answer, chars)
 
 
 def _result(run_id: str, outcome: Outcome | None) -> Json:

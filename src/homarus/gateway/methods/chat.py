@@ -18,7 +18,7 @@ from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Id, Ms, Name, Words
 from homarus.gateway.rows import find_defaults
 from homarus.gateway.transcripts import abort_runs, inject, stop_runs
-from homarus.gateway.turn import Turn, begin, chat_event, run_key, wishes
+from homarus.gateway.turn import Turn, begin, chat_event, check_policy, run_key, wishes
 from homarus.sessions.commands import Spoken, is_abort_request_text, parse_command
 
 _CONTROLS = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -63,6 +63,7 @@ async def send(call: Call, params: SendParams) -> Json:
         wishes=wishes(params.thinking, (params.timeout_ms or 0) / 1000),
     )
     if spoken is None:
+        await check_policy(call, key)
         begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
     else:
         memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "in_flight"})
@@ -132,10 +133,12 @@ async def history(call: Call, params: HistoryParams) -> Json:
 
 async def _thinking(call: Call, key: str, chosen: Json) -> str:
     """The level in effect, as a run would find it."""
-    agent = call.host.agent(agent_of(key))
-    if isinstance(chosen, str) or agent.thinking:
-        return chosen if isinstance(chosen, str) else str(agent.thinking)
-    return "low" if (await find_defaults(call.host, agent.id)).reasoning else "off"
+    if isinstance(chosen, str):
+        return chosen
+    agent, config = agent_of(key), call.host.loaded.config
+    if config.agents.defaults.thinking_default:
+        return config.agents.defaults.thinking_default
+    return "low" if (await find_defaults(call.host, agent)).reasoning else "off"
 
 
 class AbortParams(Params):
