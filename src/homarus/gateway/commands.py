@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from homarus import __version__
 from homarus.agent.run import agent_of
-from homarus.core.message import Json
 from homarus.core.errors import InvalidRequest
+from homarus.core.message import Json
 from homarus.gateway.method import Call, Scope
 from homarus.gateway.rows import Defaults, find_defaults
 from homarus.gateway.transcripts import abort_runs

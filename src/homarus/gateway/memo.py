@@ -104,7 +104,7 @@ class Runs:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._going: dict[str, Going] = {}
-        self._claimed: set[str] = set()
+        self._claims: dict[str, tuple[str, asyncio.Future[None]]] = {}
         self._ended: OrderedDict[str, Ended] = OrderedDict()
         self._waiting: dict[str, list[asyncio.Future[Ended]]] = {}
 
@@ -128,15 +128,27 @@ class Runs:
         outcome.add_done_callback(ended)
 
     @contextmanager
-    def claim(self, run_id: str) -> Iterator[None]:
+    def claim(self, run_id: str, session_key: str) -> Iterator[None]:
         """Be the only one who prepares this run; whoever comes second is refused."""
-        if run_id in self._claimed:
+        if run_id in self._claims:
             raise InvalidRequest(f"run {run_id} is being started")
-        self._claimed.add(run_id)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._claims[run_id] = (session_key, done)
         try:
             yield
         finally:
-            self._claimed.discard(run_id)
+            del self._claims[run_id]
+            done.set_result(None)
+
+    def is_claimed(self, run_id: str) -> bool:
+        """Whether somebody prepares this run."""
+        return run_id in self._claims
+
+    async def prepared(self, session_key: str) -> None:
+        """Wait for the session's runs that are being prepared now."""
+        claims = [done for key, done in self._claims.values() if key == session_key]
+        if claims:
+            await asyncio.wait(claims)
 
     def going(self, run_id: str) -> Going | None:
         return self._going.get(run_id)

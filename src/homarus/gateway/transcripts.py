@@ -14,13 +14,17 @@ _TURNS = 5  # of the loop, until a run that was asked for just now has begun
 async def stop_runs(call: Call, session_key: str, run_id: str | None = None) -> Sequence[str]:
     """Stop what a session does or has waiting, or one run of it; the runs' ids."""
     host, runs = call.host, call.gateway.memo.runs
-    known = [run for run in runs.of(session_key) if run_id in (None, run.run_id)]
+    known = {run.run_id for run in runs.of(session_key) if run_id in (None, run.run_id)}
+    stopped = dict.fromkeys(host.abort(session_key, run_id))
     for _ in range(_TURNS):
-        if (stopped := host.abort(session_key, run_id)) or not known:
-            return stopped
+        if known <= stopped.keys():
+            return list(stopped)
         await asyncio.sleep(0)
-    # The live run took that message along.
-    return [each for live in host.live_runs(session_key) for each in host.abort(session_key, live)]
+        stopped |= dict.fromkeys(host.abort(session_key, run_id))
+    # What is left, the live run took along.
+    for live in host.live_runs(session_key):
+        stopped |= dict.fromkeys(host.abort(session_key, live))
+    return list(stopped)
 
 
 async def abort_runs(call: Call, session_key: str) -> Sequence[str]:

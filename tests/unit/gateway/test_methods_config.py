@@ -143,7 +143,7 @@ def test_a_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
         ('{"nosuch": 1}', "unknown key"),
         ('{"agents": {"defaults": {"maxConcurrent": "x"}}}', "whole number"),
         ('{"channels": {"signal": {"cliPath": "/tmp/x"}}}', "cannot be set through the gateway"),
-        ('{"logging": {"file": "/home/u/.bashrc"}}', "cannot be set through the gateway"),
+        ('{"logging": {"file": "/srv/u/.bashrc"}}', "cannot be set through the gateway"),
         ('{"env": {"vars": {"LD_PRELOAD": "/tmp/x.so"}}}', "cannot be set through the gateway"),
         ('{"agents": {"$include": "/etc/passwd"}}', "cannot be set through the gateway"),
         (json.dumps({"models": {"providers": {"new": {"apiKey": REDACTED}}}}), "hidden"),

@@ -78,10 +78,12 @@ class AgentParams(Params):
 async def agent(call: Call, params: AgentParams) -> Json:
     """Run an agent on a message. Answered twice: when it is accepted, and with the result."""
     run_id, memo = params.idempotency_key, call.gateway.memo
-    if (before := memo.answers.get(f"agent:{run_id}")) is not None:
-        return before
     _check_hints(params)
     key = await _key(call, params)
+    if memo.runs.is_claimed(run_id):  # the same request came a moment ago
+        await memo.runs.prepared(key)
+    if (before := memo.answers.get(f"agent:{run_id}")) is not None:
+        return before
     text, images = clean(params.message), read_images(params.attachments or ())
     asked = wishes(params.thinking, params.timeout)
     accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.host.clock.now_ms()}
@@ -90,8 +92,8 @@ async def agent(call: Call, params: AgentParams) -> Json:
         return _result(run_id, await _outcome(going.outcome))
     if run_id in call.host.live_runs():
         raise InvalidRequest(f"a run {run_id} is under way")
-    await check_policy(call, key)
-    with memo.runs.claim(run_id):
+    with memo.runs.claim(run_id, key):
+        await check_policy(call, key)
         spoken = parse_command(text)
         if spoken and spoken.command.name in {"new", "reset"}:
             await start_afresh(call, key)

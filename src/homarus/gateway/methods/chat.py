@@ -45,12 +45,14 @@ async def send(call: Call, params: SendParams) -> Json:
         raise InvalidRequest("message or attachment required")
     key, _ = run_key(call, params.session_key)
     if is_abort_request_text(text):
+        await call.gateway.memo.runs.prepared(key)
         stopped = await abort_runs(call, key)
         return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
     run_id, memo = params.idempotency_key, call.gateway.memo
     if (before := memo.answers.get(f"chat:{run_id}")) is not None:
         return before
-    if memo.runs.going(run_id) or run_id in call.host.live_runs():
+    is_going = memo.runs.going(run_id) or memo.runs.is_claimed(run_id)
+    if is_going or run_id in call.host.live_runs():
         return {"runId": run_id, "status": "in_flight"}
     spoken = None if images else parse_command(text)
     if spoken:
@@ -63,8 +65,9 @@ async def send(call: Call, params: SendParams) -> Json:
         wishes=wishes(params.thinking, (params.timeout_ms or 0) / 1000),
     )
     if spoken is None:
-        await check_policy(call, key)
-        begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
+        with memo.runs.claim(run_id, key):
+            await check_policy(call, key)
+            begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
     else:
         memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "in_flight"})
         call.gateway.start(f"/{spoken.command.name}", lambda: _obey(call, turn, spoken))
@@ -155,6 +158,7 @@ async def abort(call: Call, params: AbortParams) -> Json:
     going = call.gateway.memo.runs.going(params.run_id) if params.run_id else None
     if going and going.session_key != key:
         raise InvalidRequest("runId does not match sessionKey")
+    await call.gateway.memo.runs.prepared(key)
     stopped = await stop_runs(call, key, params.run_id)
     return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
 
