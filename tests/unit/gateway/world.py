@@ -167,6 +167,8 @@ async def world(
         try:
             yield World(app, gateway, model)
         finally:
-            for record in await store.sessions():
-                app.abort(record.key)
+            while going := tuple(gateway.memo.runs._going.values()):  # what hangs is stopped
+                for run in going:
+                    app.abort(run.session_key)
+                await asyncio.sleep(0.001)
             running.cancel()
