@@ -34,6 +34,8 @@ from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask, ToolContext
 
+BROKE_OFF = "the run broke off"  # a bug, or the program is ending: no outcome says more
+
 Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
 Steering: TypeAlias = Callable[[str], list[Message]]
 
@@ -111,7 +113,7 @@ class Runner:
             del self._live[key]
             outcome = replace(outcome, attempts=tuple(attempts))
             aborted = outcome.status == "aborted"
-            error = str(outcome.error or "")
+            error = str(outcome.error or (BROKE_OFF if outcome.status == "failed" else ""))
             emit(RunEnded(error=error, aborted=aborted, attempts=outcome.attempts))
         return replace(outcome, duration_ms=round((self._clock.monotonic() - started) * 1000))
 

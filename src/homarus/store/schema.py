@@ -56,6 +56,8 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     INSERT INTO meta VALUES ('change', 0), ('epoch', 0);
     """,
+    # To count sessions without reading them.
+    "CREATE INDEX sessions_alive ON sessions (team, user, agent) WHERE NOT deleted;",
 )
 
 
