@@ -74,6 +74,7 @@ class Models:
         self._credentials: dict[str, Credentials] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
         self._open: dict[tuple[str, str, str], Provider] = {}
+        self._known: dict[tuple[str, tuple[str, ...], bool], list[Model]] = {}
         self.learned = Learned(paths.models_cache / "lists")
 
     async def choice(self) -> Choice:
@@ -89,7 +90,10 @@ class Models:
         """The way to an answer, and the model it begins with."""
         # What was chosen because nobody named a model is not held against the list of allowed ones.
         ref = wish.ref or (await self.choice()).ref
-        models = self._models(ref, wish.fallbacks, named=wish.ref is not None)
+        asked = (ref, wish.fallbacks, wish.ref is not None)
+        if asked not in self._known:
+            self._known[asked] = self._models(ref, wish.fallbacks, named=wish.ref is not None)
+        models = self._known[asked]
         ways = list(self._ways(models, wish))
         if not ways:
             missing = self.credentials(wish.agent).none_for(models[0].provider)
@@ -129,6 +133,7 @@ class Models:
         key = await candidates[0].secret() if candidates else ""
         told = await ask(self._config, provider, key)
         self.learned.keep(provider, told)
+        self._known.clear()
         return len(told)
 
     async def close(self) -> None:
