@@ -1,6 +1,8 @@
 """The scripted server's Bedrock dialect: the official client understands it."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import boto3
@@ -30,10 +32,20 @@ MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
 HI = [{"role": "user", "content": [{"text": "hi"}]}]
 
 
-def client(url: str) -> Any:
+@contextmanager
+def client(url: str) -> Iterator[Any]:
     session = boto3.Session("AKID", "secret", region_name="us-east-1")
     config = Config(retries={"total_max_attempts": 1})
-    return session.client("bedrock-runtime", endpoint_url=url, config=config)
+    with closing(session.client("bedrock-runtime", endpoint_url=url, config=config)) as opened:
+        yield opened
+
+
+def streamed(url: str, messages: list[Any], **fields: Any) -> list[Any]:
+    """One streamed answer, its socket closed however the stream ends."""
+    with client(url) as asked:
+        answer = asked.converse_stream(modelId=MODEL, messages=messages, **fields)
+        with closing(answer["stream"]) as stream:
+            return list(stream)
 
 
 def played(steps: Answer, messages: list[Any] | None = None, **fields: Any) -> list[Any]:
@@ -42,13 +54,7 @@ def played(steps: Answer, messages: list[Any] | None = None, **fields: Any) -> l
     async def main() -> list[Any]:
         async with asyncio.timeout(60), ModelServer() as server:
             server.script(steps)
-
-            def ask() -> list[Any]:
-                asked = client(server.url)
-                answer = asked.converse_stream(modelId=MODEL, messages=messages or HI, **fields)
-                return list(answer["stream"])
-
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(streamed, server.url, messages or HI, **fields)
 
     return asyncio.run(main())
 
@@ -98,8 +104,8 @@ def test_boto3_reads_an_answer_in_one_piece() -> None:
     async def main() -> Any:
         async with ModelServer() as server:
             server.script([Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
-            asked = client(server.url)
-            return await asyncio.to_thread(asked.converse, modelId=MODEL, messages=HI)
+            with client(server.url) as asked:
+                return await asyncio.to_thread(asked.converse, modelId=MODEL, messages=HI)
 
     whole = asyncio.run(main())
     content = whole["output"]["message"]["content"]
@@ -164,15 +170,8 @@ def test_markers_steer_it_and_results_count_as_the_tools_own() -> None:
 
     async def main() -> Any:
         async with ModelServer() as server:
-            asked = client(server.url)
-
-            def ask() -> list[Any]:
-                answer = asked.converse_stream(
-                    modelId=MODEL, messages=turns, toolConfig={"tools": [tool]}
-                )
-                return list(answer["stream"])
-
-            events = await asyncio.to_thread(ask)
+            tools = {"tools": [tool]}
+            events = await asyncio.to_thread(streamed, server.url, turns, toolConfig=tools)
             return events, server.requests[0]
 
     events, received = asyncio.run(main())
