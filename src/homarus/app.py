@@ -5,14 +5,16 @@ model is reached and who answers a question, and knows none of those by itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, Runner, agent_of
+from homarus.channels.base import Channel
+from homarus.channels.deliver import Delivery
+from homarus.channels.intake import Intake
 from homarus.config.load import Loaded, load
 from homarus.config.log import set_up
 from homarus.config.paths import Paths
@@ -25,12 +27,18 @@ from homarus.core.keys import DEFAULT_AGENT, store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.tasks import task_group
+from homarus.core.value import dataclass
 from homarus.policy.decide import Rules, decide
 from homarus.policy.groups import expand
 from homarus.providers.models import Models, Wish
+from homarus.sessions.envelope import stamp
 from homarus.sessions.inbox import Inbox
+from homarus.sessions.notices import Notices
+from homarus.sessions.queue import QueueSettings, resolve
+from homarus.sessions.recovery import recover
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
+from homarus.store.journal import Acceptance, Accepted, Lease
 from homarus.store.sqlite import open_store
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
@@ -71,27 +79,43 @@ class App:
         group: asyncio.TaskGroup,
         clock: Clock,
         ask: Ask,
+        channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
         self._retired: list[Models] = []  # of an older config; live runs may still use them
         self.store, self.sessions = store, Sessions(store, clock)
-        self.bus = Bus()
+        self.bus, self.notices = Bus(), Notices()
         self.clock = clock
+        self._group: asyncio.TaskGroup = group
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, Registry] = {}
-        lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
+        self._lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
+        self._channels: asyncio.Task[None] | None = None
+        self._delivery = Delivery(store.journal, channels, clock)
         self._runner = Runner(
             sessions=self.sessions,
+            journal=store.journal,
             bus=self.bus,
-            lanes=lanes,
+            lanes=self._lanes,
             clock=clock,
             tools=self.tools,
             agent=self.agent,
             connect=lambda wish: self.models.road(wish),
             ask=lambda _inbound: ask,
-            waiting=lambda key: self._inbox.take(key),
+            steering=lambda key: self._inbox.take(key),
+            words=self._words,
+            pack=self._delivery.pack,
+            posted=self._delivery.nudge,
         )
-        self._inbox: Inbox[Outcome] = Inbox(self._runner, group)
+        self._inbox: Inbox[Outcome] = Inbox(
+            self._runner,
+            group,
+            clock,
+            settings=self._queue,
+            interrupt=self._runner.abort,
+            settle=self._give_up,
+        )
+        self._intake = Intake(store.journal, clock, route=self._route, put=self.put)
 
     def agent(self, agent_id: str) -> Agent:
         """An agent with its workspace in place."""
@@ -139,17 +163,72 @@ class App:
             self.tools(agent.id)
             await self.models.warm(Wish(agent.id, agent.model))
 
-    def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
-        """Hand a message in; the future is done when the run that answers it is."""
-        return self._inbox.put(key, inbound)
+    async def accept(self, key: str, inbound: Inbound) -> Acceptance:
+        """Take a message in for good; one that was taken before is not run again."""
+        return await self.store.journal.accept(key, inbound, at_ms=self.clock.now_ms())
+
+    def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
+        """Have a message answered; the future is done when the run that answers it is."""
+        return self._inbox.put(key, row)
 
     async def ask(self, key: str, inbound: Inbound) -> Outcome:
-        """Hand a message in, and wait for the run that answers it."""
-        return await self.put(key, inbound)
+        """Take a message in, and wait for the run that answers it."""
+        return await self.put(key, (await self.accept(key, inbound)).row)
+
+    async def recover(self) -> list[tuple[Accepted, asyncio.Future[Outcome]]]:
+        """Go on with what was accepted before this program began; then open the channels."""
+
+        def begin(key: str, rows: Sequence[Accepted]) -> tuple[Accepted, asyncio.Future[Outcome]]:
+            return rows[0], self._inbox.begin(key, rows)
+
+        begun = await recover(self.store.journal, self.clock, begin)
+        if self._delivery.lines:
+            channels = self._delivery.run(self._intake)
+            self._channels = self._group.create_task(channels, name="channels")
+        return begun
+
+    def stop(self) -> None:
+        """Begin nothing more: what is accepted from now on waits for the next start."""
+        self._inbox.close()
+        if self._channels:
+            self._channels.cancel()
 
     def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
         """Stop what a session is doing; the ids of the runs that were stopped."""
-        return (*self._runner.abort(key, run_id), *self._inbox.drop(key, run_id))
+        dropped = self._inbox.drop(key, run_id)
+        if dropped:
+            self._group.create_task(self._give_up(dropped, "aborted"), name=f"drop {key}")
+        return (*self._runner.abort(key, run_id), *(row.id for row in dropped))
+
+    async def _give_up(self, rows: Sequence[Accepted], why: str) -> None:
+        """Messages that get no run of their own: the journal says why."""
+        begun = [row for row in rows if row.attempts]
+        fresh = [row.id for row in rows if not row.attempts]
+        journal, now_ms = self.store.journal, self.clock.now_ms()
+        if fresh:  # nobody ever had a lease on these
+            async with journal.commit() as unit:
+                unit.settle(fresh, Lease("", 0), "reported", at_ms=now_ms, why=why)
+        for row in begun:
+            async with journal.lease(f"session:{row.session}") as lease, journal.commit() as unit:
+                unit.start([row.id], lease, run=row.run or row.id)
+                unit.settle([row.id], lease, "reported", at_ms=now_ms, why=why)
+
+    def _route(self, inbound: Inbound) -> str:
+        """The session a channel's message belongs to: one per chat, of the usual agent."""
+        agent = default_agent(self.loaded.config)
+        return self.key(f"{inbound.address.channel}:direct:{inbound.address.chat}", agent)
+
+    def _words(self, key: str, inbound: Inbound) -> str:
+        """A message as the model reads it: when it came, and what there is to know first."""
+        if inbound.address.channel == "cli":
+            return inbound.text
+        return self.notices.take_before(key, stamp(inbound.text, inbound.at_ms))
+
+    def _queue(self, key: str, row: Accepted) -> QueueSettings:
+        """What a message does when its session is busy."""
+        session = self.sessions.loaded(key)
+        config = self.loaded.config.messages.queue
+        return resolve(config, channel=row.channel, entry=session.record.data if session else None)
 
     def live_runs(self, key: str | None = None) -> tuple[str, ...]:
         """The ids of the runs under way."""
@@ -174,6 +253,7 @@ class App:
         self.loaded = loaded
         self._agents.clear()
         self._tools.clear()
+        self._lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         set_up(loaded.config)
 
     async def close(self) -> None:
@@ -220,6 +300,7 @@ async def open_app(
     clock: Clock | None = None,
     warn: Callable[[str], None] = lambda _text: None,
     loaded: Loaded | None = None,
+    channels: Sequence[Channel] = (),
 ) -> AsyncIterator[App]:
     """Config → App; everything is closed again when the block ends."""
     paths = Paths.find(env)
@@ -239,9 +320,13 @@ async def open_app(
             group=group,
             clock=clock,
             ask=ask,
+            channels=channels,
         )
         after.push_async_callback(app.close)  # once no run is left
-        yield app
+        try:
+            yield app
+        finally:
+            app.stop()
 
 
 async def serve(
@@ -251,15 +336,24 @@ async def serve(
     bind: str | None = None,
     ready: Callable[[str], None] = lambda _url: None,
     warn: Callable[[str], None] = lambda _text: None,
+    channels: Callable[[], Sequence[Channel]] = tuple,
+    ask: Ask = nobody,
 ) -> "Ending":
     """The gateway process, until it is told to end; how it should end is returned."""
     from homarus.gateway import serve as gateway
+    from homarus.gateway.last_good import load_or_recall
     from homarus.gateway.methods import METHODS, UNBUILT
 
     paths, clock = Paths.find(env), SystemClock()
-    loaded = load(paths, env)
+    loaded, problem = load_or_recall(paths, env)
     set_up(loaded.config)
     for text in loaded.warnings:
         warn(text)
-    plan = gateway.Plan(loaded, paths, env, clock, METHODS, UNBUILT, port, bind)
-    return await gateway.serve(plan, lambda: open_app(env, clock=clock, loaded=loaded), ready)
+    if problem:
+        warn(f"starting with the last good config, because {problem}")
+    plan = gateway.Plan(loaded, paths, env, clock, METHODS, UNBUILT, port, bind, problem)
+
+    def open_program() -> AbstractAsyncContextManager[App]:
+        return open_app(env, ask=ask, clock=clock, loaded=loaded, channels=channels())
+
+    return await gateway.serve(plan, open_program, ready)

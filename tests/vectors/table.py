@@ -13,11 +13,12 @@ from zoneinfo import ZoneInfo
 from homarus.agent import replies
 from homarus.channels import chunk
 from homarus.config import edit, refs, variables
+from homarus.config.schema import Queue
 from homarus.core import fences, keys, units
 from homarus.core.errors import HomarusError
 from homarus.core.text import utf16_len
 from homarus.gateway import hooks, identity, nodes
-from homarus.sessions import commands, directives, envelope, levels
+from homarus.sessions import commands, directives, envelope, levels, queue
 from homarus.skills import frontmatter, skill
 from tests.vectors.cases import Adapter, Json, NotApplicable
 
@@ -117,6 +118,36 @@ def _model_fields(setting: directives.ModelSetting | None) -> dict[str, Json]:
     return {
         "rawModel": (setting and setting.name) or None,
         "rawProfile": (setting and setting.profile) or None,
+    }
+
+
+def _drop(state: Json) -> Json:
+    room = queue.make_room(state["items"], state["cap"], state["dropPolicy"])
+    lines = list(state["summaryLines"])
+    summarized = room.gone if state["dropPolicy"] == "summarize" else ()
+    told = {
+        **state,
+        "items": list(room.kept),
+        "droppedCount": state["droppedCount"] + len(summarized),
+        "summaryLines": lines + [queue.summary_line(gone) for gone in summarized],
+    }
+    return {"ok": room.takes, "queue": told}
+
+
+def _queue_summary(ask: Json) -> Json:
+    state = ask["state"]
+    count = state["droppedCount"] if state["dropPolicy"] == "summarize" else 0
+    return queue.summary_prompt(count, state["summaryLines"]) or None
+
+
+def _queue_settings(ask: Json) -> Json:
+    config = Queue.model_validate(ask["cfg"].get("messages", {}).get("queue", {}))
+    found = queue.resolve(config, channel=ask.get("channel", ""), entry=ask.get("sessionEntry"))
+    return {
+        "mode": found.mode,
+        "debounceMs": found.debounce_ms,
+        "cap": found.cap,
+        "dropPolicy": found.drop,
     }
 
 
@@ -383,6 +414,10 @@ TABLE: dict[str, Adapter] = {
     "parse_byte_size": _size,
     "parse_model_ref": _model_ref,
     "normalize_provider_id": refs.normalize_provider_id,
+    "apply_queue_drop_policy": _drop,
+    "build_queue_summary_prompt": _queue_summary,
+    "build_queue_summary_line": queue.summary_line,
+    "resolve_queue_settings": _queue_settings,
     # gateway
     "diff_config_paths": edit.diff_config_paths,
     "apply_merge_patch": _merge,

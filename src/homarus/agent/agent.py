@@ -1,8 +1,8 @@
 """An agent: a name, a workspace of markdown, a model, a policy."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from homarus.core.value import dataclass
 from homarus.policy.decide import Rules
 
 

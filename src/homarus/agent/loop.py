@@ -1,13 +1,13 @@
 """The loop: ask the model, run what it asks for, until it stops asking.
 
-Knows no channel, no store, no configuration; everything it needs is in Turn. Two functions are
-pulled for news from outside: `steering` after each group of tool calls (a message for the run
-that is live), `follow_up` when the model would stop (a message that waited its turn).
+Knows no channel, no store, no configuration; everything it needs is in Turn. `steering` is pulled
+for news from outside, a message for the run that is live: after each group of tool calls, and
+when the model would stop. What comes after that last look is not this run's.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 
 from homarus.core.errors import ProviderError
 from homarus.core.event import (
@@ -19,6 +19,7 @@ from homarus.core.event import (
     ToolEnded,
     ToolStarted,
 )
+from homarus.core.faults import fault
 from homarus.core.message import (
     Message,
     Origin,
@@ -29,6 +30,7 @@ from homarus.core.message import (
     ToolCall,
     ToolReturn,
 )
+from homarus.core.value import dataclass
 from homarus.providers.base import Provider, Request, Retried, TextDelta, ThinkingDelta
 
 SKIPPED = "Skipped due to queued user message."  # the words clients and transcripts know
@@ -44,24 +46,44 @@ class Turn:
     call: Callable[[ToolCall], Awaitable[ToolReturn]]
     alone: Callable[[ToolCall], bool]  # must this call run by itself, in order?
     steering: Callable[[], list[Message]]
-    follow_up: Callable[[], list[Message]]
     emit: Callable[[Fact], None]
-    save: Callable[[Message], Awaitable[None]]
+    save: Callable[[Sequence[Message]], Awaitable[None]]  # together, in order
+    finish: Callable[[Message], Awaitable[None]]  # the same for the last one
     now_ms: Callable[[], int]
 
 
 async def run_loop(turn: Turn, messages: list[Message]) -> Message:
-    """Extend `messages` in place until the model answers without a tool call."""
+    """Extend `messages` in place until the model answers without a tool call.
+
+    Calls at the end that have no result yet are run first: a run may go on where another broke
+    off.
+    """
+    if waiting := _unanswered(messages):
+        await _add(turn, messages, *await _call_all(turn, messages, waiting))
     while True:
         reply = await _ask(turn, turn.request(tuple(messages)))
-        await _add(turn, messages, reply)
-        news = await _call_all(turn, messages, reply.calls)
-        if not reply.calls:
-            news = [*turn.steering(), *turn.follow_up()]
-            if not news:
-                return reply
-        for message in news:
-            await _add(turn, messages, message)
+        if reply.calls:
+            await _add(turn, messages, reply)
+            await _add(turn, messages, *await _call_all(turn, messages, reply.calls))
+        elif news := turn.steering():
+            await _add(turn, messages, reply, *news)
+        else:
+            messages.append(reply)
+            await turn.finish(reply)
+            turn.emit(MessageSaved(reply))
+            return reply
+
+
+def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last answer that no result follows."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "user":
+            break
+        answered.update(part.call_id for part in message.parts if isinstance(part, ToolReturn))
+        if message.calls:
+            return tuple(call for call in message.calls if call.id not in answered)
+    return ()
 
 
 async def _ask(turn: Turn, request: Request) -> Message:
@@ -69,6 +91,7 @@ async def _ask(turn: Turn, request: Request) -> Message:
     said: list[Part] = []
     try:
         async for piece in turn.provider.stream(request):
+            fault("provider.streaming")
             match piece:
                 case TextDelta(text):
                     said.append(Text(text))
@@ -112,14 +135,16 @@ async def _keep(turn: Turn, said: list[Part], stop: StopReason, error: str = "")
     await _save(turn, Message("assistant", tuple(parts), turn.now_ms(), origin))
 
 
-async def _add(turn: Turn, messages: list[Message], message: Message) -> None:
-    messages.append(message)
-    await _save(turn, message)
+async def _add(turn: Turn, messages: list[Message], *added: Message) -> None:
+    messages.extend(added)
+    await _save(turn, *added)
 
 
-async def _save(turn: Turn, message: Message) -> None:
-    await turn.save(message)
-    turn.emit(MessageSaved(message))
+async def _save(turn: Turn, *messages: Message) -> None:
+    if messages:
+        await turn.save(messages)
+    for message in messages:
+        turn.emit(MessageSaved(message))
 
 
 async def _call_all(

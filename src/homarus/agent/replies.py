@@ -6,9 +6,9 @@ and linear in the text.
 """
 
 import re
-from dataclasses import dataclass
 
 from homarus.core.fences import closes_fence, match_marker, opens_fence, split_lines
+from homarus.core.value import dataclass
 
 SILENT_WORD = "NO_REPLY"
 

@@ -1,18 +1,24 @@
 """One run: from a message to an answer that is saved. Lane, load, loop, save."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
-from uuid import uuid4
 
 from homarus.agent.agent import Agent
+from homarus.agent.books import Books, Pack
 from homarus.agent.loop import Turn, run_loop
 from homarus.agent.prompt import system_prompt
 from homarus.agent.workspace import Reader
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
-from homarus.core.errors import HomarusError, ProviderTimeout, UnknownName
+from homarus.core.errors import (
+    HomarusError,
+    ProviderTimeout,
+    RunBroke,
+    Unavailable,
+    UnknownName,
+)
 from homarus.core.event import (
     AttemptFailed,
     Emitter,
@@ -21,23 +27,29 @@ from homarus.core.event import (
     RunStarted,
     ToolProgressed,
 )
+from homarus.core.faults import fault
 from homarus.core.keys import parse_agent_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Message, Origin, ToolCall, ToolReturn, Usage, user
+from homarus.core.tasks import contain
+from homarus.core.value import dataclass
 from homarus.policy.decide import Verdict, decide
 from homarus.providers.base import Provider, Request, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session, Sessions
+from homarus.sessions.transcript import interrupted
+from homarus.store.journal import Accepted, Journal
 from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, ToolContext
+from homarus.tools.tool import Ask, Tool, ToolContext
 
-BROKE_OFF = "the run broke off"  # a bug, or the program is ending: no outcome says more
+BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
 
 Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
-Steering: TypeAlias = Callable[[str], list[Message]]
+Steering: TypeAlias = Callable[[str], Sequence[Accepted]]
+Words: TypeAlias = Callable[[str, Inbound], str]  # a message as the model of a session reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +70,24 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Live:
-    """A run that can be stopped from outside."""
+    """A run under way, and what can be done to it from outside."""
 
     run_id: str
-    scope: asyncio.Timeout
+    key: str
+    emit: Callable[[Fact], None]
+    attempts: list[AttemptFailed] = field(default_factory=list)
+    scope: asyncio.Timeout | None = None  # None until it is in its lane
     aborted: bool = False
+
+    def tell(self, fact: Fact) -> None:
+        if isinstance(fact, AttemptFailed):
+            self.attempts.append(fact)
+        self.emit(fact)
+
+    def abort(self) -> None:
+        self.aborted = True
+        if self.scope and not self.scope.expired():  # else it is ending already
+            self.scope.reschedule(0)
 
 
 class Runner:
@@ -72,6 +97,7 @@ class Runner:
         self,
         *,
         sessions: Sessions,
+        journal: Journal,
         bus: Bus,
         lanes: Lanes,
         clock: Clock,
@@ -79,39 +105,45 @@ class Runner:
         agent: Callable[[str], Agent],
         connect: Connect,
         ask: Callable[[Inbound], Ask],
-        waiting: Steering,
+        steering: Steering,
+        words: Words,
+        pack: Pack,
+        posted: Callable[[], None],
     ) -> None:
-        self._sessions, self._bus, self._lanes, self._clock = sessions, bus, lanes, clock
+        self._sessions, self._journal, self._clock = sessions, journal, clock
+        self._bus, self._lanes = bus, lanes
         self._tools, self._agent, self._connect = tools, agent, connect
-        self._ask, self._waiting = ask, waiting
+        self._ask, self._steering, self._words = ask, steering, words
+        self._pack, self._posted = pack, posted
         self._reader = Reader()
         self._live: dict[str, _Live] = {}
 
-    async def __call__(self, key: str, inbound: Inbound) -> Outcome:
-        """Answer one message. A failure on purpose is an outcome; a bug is raised."""
-        run_id = inbound.run_id or str(uuid4())
+    async def __call__(self, key: str, rows: Sequence[Accepted], text: str = "") -> Outcome:
+        """Answer accepted messages as one; `text` stands for them when they were merged.
+
+        Every failure is an outcome. A run that the end of the program cuts off has none: the
+        next start goes on with it.
+        """
+        run_id = rows[0].id
         emit = Emitter(run_id, key, self._bus.publish, self._clock.now_ms)
+        live = self._live[key] = _Live(run_id, key, emit)
         started = self._clock.monotonic()
         outcome = Outcome(run_id, key, "failed")
-        attempts: list[AttemptFailed] = []
-
-        def tell(fact: Fact) -> None:
-            if isinstance(fact, AttemptFailed):
-                attempts.append(fact)
-            emit(fact)
-
+        lane = f"session:{key}"
         try:
-            async with asyncio.timeout(None) as scope:
-                live = self._live[key] = _Live(run_id, scope)
-                async with self._lanes.enter(f"session:{key}", "main"):
-                    outcome = await self._answer(inbound, tell, outcome, live)
-        except TimeoutError:
-            outcome = self._stopped(outcome, live)
-        except HomarusError as exc:
-            outcome = replace(outcome, error=exc)
+            async with self._lanes.enter(lane), self._journal.lease(lane) as lease:
+                books = Books(
+                    self._journal, rows, lease,
+                    pack=self._pack, posted=self._posted, now_ms=self._clock.now_ms,
+                )  # fmt: skip
+                outcome = await self._attempt(rows, text, books, live)
+                if outcome.status == "aborted":
+                    await books.report("aborted", "")
+                elif outcome.error:
+                    await books.report(str(outcome.error), str(outcome.error))
         finally:
             del self._live[key]
-            outcome = replace(outcome, attempts=tuple(attempts))
+            outcome = replace(outcome, attempts=tuple(live.attempts))
             aborted = outcome.status == "aborted"
             error = str(outcome.error or (BROKE_OFF if outcome.status == "failed" else ""))
             emit(RunEnded(error=error, aborted=aborted, attempts=outcome.attempts))
@@ -122,38 +154,48 @@ class Runner:
         live = self._live.get(key)
         if live is None or (run_id and live.run_id != run_id):
             return ()
-        live.aborted = True
-        if not live.scope.expired():  # else it is ending already
-            live.scope.reschedule(0)
+        live.abort()
         return (live.run_id,)
 
     def live(self, key: str | None = None) -> tuple[str, ...]:
         """The ids of the runs under way, of one session or of all."""
         return tuple(run.run_id for at, run in self._live.items() if key in (None, at))
 
-    def _stopped(self, outcome: Outcome, live: _Live) -> Outcome:
-        if live.aborted:
-            return replace(outcome, status="aborted")
-        late = ProviderTimeout(
-            "the run took longer than its deadline",
-            fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
-        )
-        return replace(outcome, error=late)
+    async def _attempt(
+        self, rows: Sequence[Accepted], text: str, books: Books, live: _Live
+    ) -> Outcome:
+        """Run until there is an outcome: an answer, a failure, the deadline or a person's stop."""
+        outcome = Outcome(live.run_id, live.key, "failed")
+
+        async def run() -> None:
+            nonlocal outcome
+            try:
+                async with asyncio.timeout(0 if live.aborted else None) as scope:
+                    live.scope = scope
+                    async with self._lanes.enter("main"):
+                        outcome = await self._answer(rows, text, books, live)
+            except TimeoutError:
+                outcome = _stopped(outcome, live)
+            except HomarusError as exc:
+                outcome = replace(outcome, error=exc)
+
+        def broke(exc: Exception) -> None:
+            nonlocal outcome
+            told = f"the run met a bug and broke off ({type(exc).__name__})"
+            outcome = replace(outcome, error=RunBroke(told, fix="homarus logs has the details"))
+
+        await contain(f"run {live.key}", run, broke)
+        return outcome
 
     async def _answer(
-        self,
-        inbound: Inbound,
-        emit: Callable[[Fact], None],
-        outcome: Outcome,
-        live: _Live,
+        self, rows: Sequence[Accepted], text: str, books: Books, live: _Live
     ) -> Outcome:
-        key = outcome.session_key
-        agent = self._agent(agent_of(key))
-        wishes = inbound.wishes
-        if not live.aborted:  # a run may be stopped before it begins
+        inbound = _merged(rows, text)
+        agent, wishes = self._agent(agent_of(live.key)), inbound.wishes
+        if live.scope and not live.aborted:  # a run may be stopped before it begins
             limit_s = wishes.timeout_s or agent.timeout_s
             live.scope.reschedule(asyncio.get_running_loop().time() + limit_s)
-        session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
+        session = await self._sessions.load(live.key, agent.id, cwd=str(agent.workspace))
         provider, model = await self._connect(
             Wish(
                 agent.id,
@@ -163,43 +205,57 @@ class Runner:
                 locked=session.profile_locked,
             )
         )
-        emit(RunStarted(provider=model.provider, model=model.id))
+        live.tell(RunStarted(provider=model.provider, model=model.id))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
-        question = user(inbound.text, *inbound.images, at_ms=inbound.at_ms or self._clock.now_ms())
-        await session.begin(
-            question,
-            provider=model.provider,
-            model=model.id,
-            thinking=thinking,
-            api=provider.api,
-            window=model.window,
-        )
-        turn = self._turn(
-            session, agent, provider, model, thinking=thinking, emit=emit, ask=self._ask(inbound)
-        )
-        reply = await run_loop(turn, list(session.messages))
+        interrupted = frozenset[str]()
+        if entry := rows[0].entry:
+            interrupted = await self._go_on(session, books, entry)
+        else:
+            await session.begin(
+                self._question(live.key, inbound),
+                provider=model.provider,
+                model=model.id,
+                thinking=thinking,
+                api=provider.api,
+                window=model.window,
+                also=books.begin(session),
+            )
+        fault("run.begun")
+        scene = _Scene(session, agent, provider, model, thinking, books, live, interrupted)
+        reply = await run_loop(self._turn(scene, self._ask(inbound)), list(session.messages))
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
-        return replace(
-            outcome,
-            status="answered",
+        return Outcome(
+            live.run_id,
+            live.key,
+            "answered",
             text=reply.text,
             model=f"{origin.provider}/{origin.model}",
             session_id=session.session_id,
             usage=origin.usage,
         )
 
-    def _turn(
-        self,
-        session: Session,
-        agent: Agent,
-        provider: Provider,
-        model: Model,
-        *,
-        thinking: ThinkLevel,
-        emit: Callable[[Fact], None],
-        ask: Ask,
-    ) -> Turn:
+    async def _go_on(self, session: Session, books: Books, entry: str) -> frozenset[str]:
+        """Take up where an earlier run broke off; the calls whose outcome nobody knows."""
+        started = await books.open_calls()
+        if not await session.go_on(entry, also=books.begin(session)):
+            raise Unavailable("the conversation went on without this message; send it again")
+        return started
+
+    def _question(self, key: str, inbound: Inbound) -> Message:
+        at_ms = inbound.at_ms or self._clock.now_ms()
+        return user(self._words(key, inbound), *inbound.images, at_ms=at_ms)
+
+    def _steered(self, key: str, books: Books) -> list[Message]:
+        """What a person said meanwhile; this run answers for it from now on."""
+        return [
+            books.take(row, self._question(key, row.inbound))
+            for row in self._steering(key)
+            if row.inbound
+        ]
+
+    def _turn(self, scene: "_Scene", ask: Ask) -> Turn:
+        agent, session, live, model = scene.agent, scene.session, scene.live, scene.model
         tools = self._tools(agent.id)
         specs = tools.specs() if model.calls_tools else ()
         files = self._reader.load(agent.workspace, agent.max_file_chars, agent.max_total_chars)
@@ -211,30 +267,75 @@ class Runner:
             window=model.window,
         )
 
-        async def judge(call: ToolCall) -> Verdict:
-            return decide(call.name, *agent.rules)
-
         async def call(asked: ToolCall) -> ToolReturn:
             def progress(text: str) -> None:
-                emit(ToolProgressed(asked, text))
+                live.tell(ToolProgressed(asked, text))
 
             ctx = ToolContext(session.key, agent.id, agent.workspace, ask, progress)
-            return await call_tool(tools, ctx, asked, judge)
+            return await scene.call(tools, ctx, asked)
 
         return Turn(
-            provider=provider,
+            provider=scene.provider,
             request=lambda messages: Request(
-                model.id, system, messages, specs, thinking=thinking, params=model.params
+                model.id, system, messages, specs, thinking=scene.thinking, params=model.params
             ),
-            origin=Origin(provider.api, model.provider, model.id),
+            origin=Origin(scene.provider.api, model.provider, model.id),
             call=call,
             alone=tools.alone,
-            steering=lambda: self._waiting(session.key),
-            follow_up=list,
-            emit=emit,
-            save=session.append,
+            steering=lambda: self._steered(session.key, scene.books),
+            emit=live.tell,
+            save=lambda messages: scene.books.save(session, messages),
+            finish=lambda reply: scene.books.finish(session, reply),
             now_ms=self._clock.now_ms,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What a run has found out before its loop begins."""
+
+    session: Session
+    agent: Agent
+    provider: Provider
+    model: Model
+    thinking: ThinkLevel
+    books: Books
+    live: _Live
+    interrupted: frozenset[str]  # calls of a run before this one, whose outcome is not known
+
+    async def call(self, tools: Registry, ctx: ToolContext, asked: ToolCall) -> ToolReturn:
+        """Run one call, once: what must not run twice is written down before it begins."""
+        if asked.id in self.interrupted:
+            return interrupted(asked)
+
+        async def begin(tool: Tool) -> None:
+            fault("tool.asked")
+            if not tool.idempotent:
+                await self.books.start_call(asked.id)
+
+        async def judge(call: ToolCall) -> Verdict:
+            return decide(call.name, *self.agent.rules)
+
+        result = await call_tool(tools, ctx, asked, judge, begin=begin)
+        fault("tool.ended")
+        return result
+
+
+def _merged(rows: Sequence[Accepted], text: str) -> Inbound:
+    """The messages of a run as one: the words given for them, the pictures of all."""
+    messages = [row.inbound for row in rows if row.inbound]
+    images = tuple(image for message in messages for image in message.images)
+    return replace(messages[0], text=text or messages[0].text, images=images)
+
+
+def _stopped(outcome: Outcome, live: _Live) -> Outcome:
+    if live.aborted:
+        return replace(outcome, status="aborted")
+    late = ProviderTimeout(
+        "the run took longer than its deadline",
+        fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
+    )
+    return replace(outcome, error=late)
 
 
 def agent_of(key: str) -> str:

@@ -7,7 +7,7 @@ ritual, is only ever put into a workspace that had none of the files before.
 import json
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ from stat import S_ISLNK, S_ISREG
 
 from homarus.core.errors import ToolError, UserError
 from homarus.core.text import clip_middle, one_line
+from homarus.core.value import dataclass
 from homarus.tools.guard import Beneath
 
 # The order in which files enter the prompt; a file not on disk is left out.

@@ -17,6 +17,7 @@ from homarus.tools.tool import Question, nobody
 HELP = """\
 /new            start afresh
 /model [REF]    show or change the model of this conversation
+/queue [MODE]   show or change what a message does while another is being answered
 /status         what answers, and how full its window is
 /quit           leave (or Ctrl-D); Ctrl-C stops the answer, not the program"""
 
@@ -106,6 +107,8 @@ class Chat:
                     await self._say(rest.strip())
             case "/model":
                 await self.model(rest.strip())
+            case "/queue":
+                self._view.note(await self._desk.queue(rest.strip()))
             case "/status":
                 await self._status()
             case _:

@@ -3,18 +3,27 @@
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.config.document import KeyPath, parse, plain
+from homarus.cli.reach import Reach, find_own, is_running, reach_options
+from homarus.config.document import KeyPath, Value, parse, plain
 from homarus.config.edit import get_path, parse_path, set_path, show_path, unset_path
 from homarus.config.load import read_raw
 from homarus.config.paths import Paths, shorten
 from homarus.config.secrets import redact
 from homarus.core.errors import ConfigError, UserError
 
+if TYPE_CHECKING:  # what asks a gateway takes a while to load
+    from homarus.cli.settings import Changed, Verdict
+    from homarus.core.message import Json
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+local_option = click.option(
+    "--local", is_flag=True, help="Work on the file itself, without a gateway."
+)
 
 
 @click.group()
@@ -25,13 +34,21 @@ def command() -> None:
 @command.command()
 @click.argument("path", required=False)
 @as_json
-def get(path: str | None, as_json: bool) -> None:
+@local_option
+@reach_options
+def get(
+    path: str | None,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+    local: bool,
+) -> None:
     """Print a setting as it is written, or all of them; in sections, secrets are hidden."""
-    paths = Paths.find(os.environ)
-    tree = read_raw(paths)
     steps = parse_path(path) if path else ()
     try:
-        value = get_path(tree, steps)
+        value = get_path(_read(Reach(url, token, password), local=local), steps)
     except LookupError:
         raise _absent(steps) from None
     if isinstance(value, dict | list):
@@ -46,17 +63,41 @@ def get(path: str | None, as_json: bool) -> None:
 @click.argument("path")
 @click.argument("value")
 @click.option("--json", "as_json", is_flag=True, help="VALUE must be JSON5; print one JSON object.")
-def set_(path: str, value: str, as_json: bool) -> None:
+@local_option
+@reach_options
+def set_(
+    path: str,
+    value: str,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+    local: bool,
+) -> None:
     """Set PATH to VALUE: JSON5 when it can be read so, else the text itself."""
     steps = parse_path(path)
     said = _value(value, strict=as_json)
-    _change(lambda tree: set_path(tree, steps, said), f"{show_path(steps)} is set", as_json=as_json)
+    changed = _change(
+        Reach(url, token, password), lambda tree: set_path(tree, steps, said), local=local
+    )
+    _print(changed, f"{show_path(steps)} is set", as_json=as_json)
 
 
 @command.command()
 @click.argument("path")
 @as_json
-def unset(path: str, as_json: bool) -> None:
+@local_option
+@reach_options
+def unset(
+    path: str,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+    local: bool,
+) -> None:
     """Remove PATH."""
     steps = parse_path(path)
 
@@ -66,34 +107,58 @@ def unset(path: str, as_json: bool) -> None:
         except LookupError:
             raise _absent(steps) from None
 
-    _change(remove, f"{show_path(steps)} is removed", as_json=as_json)
+    changed = _change(Reach(url, token, password), remove, local=local)
+    _print(changed, f"{show_path(steps)} is removed", as_json=as_json)
 
 
 @command.command()
 @as_json
+@local_option
+@reach_options
 @click.pass_context
-def validate(ctx: click.Context, as_json: bool) -> None:
+def validate(
+    ctx: click.Context,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+    local: bool,
+) -> None:
     """Check the configuration and say everything that is wrong with it."""
-    paths = Paths.find(os.environ)
-    errors, warnings, exists = _examine(paths)
-    file = shorten(paths.config, paths.home)
+    from homarus.cli.settings import work
+
+    reach = Reach(url, token, password)
+    found = work(reach, lambda settings: settings.judge(), local=local)
     if as_json:
-        issues = [
-            {"file": e.file, "line": e.line, "key": e.key, "message": e.reason, "fix": e.fix}
-            for e in errors
-        ]
-        report = {"ok": not errors, "path": str(paths.config), "exists": exists}
-        click.echo(
-            json.dumps({**report, "issues": issues, "warnings": warnings}, ensure_ascii=False)
-        )
+        click.echo(json.dumps(_verdict_json(found), ensure_ascii=False))
     else:
-        for error in errors:
-            click.echo(str(error), err=True)
-        for text in warnings:
-            click.echo(f"warning: {text}", err=True)
-        if not errors:
-            click.echo(f"{file} is valid" if exists else f"{file} does not exist: all defaults")
-    ctx.exit(2 if errors else 0)
+        _print_verdict(found)
+    ctx.exit(2 if found.issues else 0)
+
+
+def _verdict_json(found: "Verdict") -> dict[str, "Json"]:
+    names = {"file": "file", "line": "line", "path": "key", "message": "message", "fix": "fix"}
+    told: dict[str, Any] = {"ok": not found.issues, "path": found.file, "exists": found.exists}
+    told["issues"] = [{names[k]: v for k, v in issue.items()} for issue in found.issues]
+    told["warnings"] = list(found.warnings)
+    return {**told, "gateway": found.in_use} if found.in_use else told
+
+
+def _print_verdict(found: "Verdict") -> None:
+    file = _short(found.file)
+    for issue in found.issues:
+        told = {name: str(issue.get(name) or "") for name in ("message", "file", "path", "fix")}
+        message, at = told["message"], int(issue.get("line") or 0)
+        error = ConfigError(message, file=told["file"], line=at, key=told["path"], fix=told["fix"])
+        click.echo(str(error), err=True)
+    for text in found.warnings:
+        click.echo(f"warning: {text}", err=True)
+    if found.issues and found.in_use:
+        click.echo(found.in_use, err=True)
+    elif not found.issues:
+        said = f"{file} is valid" if found.exists else f"{file} does not exist: all defaults"
+        click.echo(f"{said}; {found.in_use}" if found.in_use else said)
 
 
 @command.command()
@@ -104,31 +169,38 @@ def schema() -> None:
     click.echo(json.dumps(Config.model_json_schema(), indent=2))
 
 
-def _examine(paths: Paths) -> tuple[tuple[ConfigError, ...], tuple[str, ...], bool]:
-    from homarus.config.load import examine
-    from homarus.config.source import read_text
+def _read(reach: Reach, *, local: bool) -> Value:
+    """The settings of the file that is used; a gateway elsewhere is asked for its own."""
+    if reach.url and not local:
+        from homarus.cli.settings import work
 
-    try:
-        examined = examine(paths, os.environ, read_text(paths.config))
-    except ConfigError as exc:
-        return (exc,), (), True
-    return examined.errors, examined.warnings, examined.exists
-
-
-def _change(change: Callable[[Any], Any], done: str, *, as_json: bool) -> None:
-    from homarus.config.write import write
-
+        return work(reach, lambda settings: settings.read(), local=local)
     paths = Paths.find(os.environ)
-    written = write(paths, os.environ, change)
-    file = shorten(written.file, paths.home)
+    return read_raw(find_own(paths) if is_running(Reach()) and not local else paths)
+
+
+def _change(reach: Reach, edit: Callable[[Any], Any], *, local: bool) -> "Changed":
+    from homarus.cli.settings import work
+
+    return work(reach, lambda settings: settings.change(edit), local=local)
+
+
+def _print(found: "Changed", done: str, *, as_json: bool) -> None:
     if as_json:
-        report = {"ok": True, "path": str(written.file), "hash": written.hash}
-        click.echo(json.dumps({**report, "changed": written.changed, "unbuilt": written.unbuilt}))
+        report: dict[str, Any] = {"ok": True, "path": found.file, "hash": found.hash}
+        report |= {"changed": list(found.changed), "unbuilt": list(found.unbuilt)}
+        click.echo(json.dumps({**report, "gateway": found.effect} if found.effect else report))
         return
-    lost = "" if written.kept_layout else "; its comments were lost, they are in the backup"
-    click.echo(f"{done} in {file}{lost}" if written.changed else f"{file} says so already")
-    for group in written.unbuilt:
+    file = _short(found.file)
+    lost = "" if found.kept_layout else "; its comments were lost, they are in the backup"
+    effect = f"; {found.effect}" if found.effect else ""
+    click.echo(f"{done} in {file}{lost}{effect}" if found.changed else f"{file} says so already")
+    for group in found.unbuilt:
         click.echo(f"warning: {group} is not built yet and has no effect", err=True)
+
+
+def _short(file: str) -> str:
+    return shorten(Path(file), Paths.find(os.environ).home)
 
 
 def _value(text: str, *, strict: bool) -> Any:

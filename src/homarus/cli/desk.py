@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -16,7 +16,7 @@ from uuid import uuid4
 from homarus.app import App, Status, open_app
 from homarus.cli.reach import Reach, is_running, open_gateway
 from homarus.core.bus import Subscription
-from homarus.core.errors import HomarusError, UserError
+from homarus.core.errors import HomarusError, Unavailable, UserError
 from homarus.core.event import (
     ErrorNoted,
     Event,
@@ -37,6 +37,8 @@ from homarus.core.message import (
     Wishes,
 )
 from homarus.core.tasks import task_group
+from homarus.core.value import dataclass
+from homarus.sessions.queue import obey
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 Show = Callable[[Event], None]
 _PATIENCE_S = 7 * 86_400.0  # a run has a deadline of its own
 _SHOW_S = 1.0
+_COMMAND_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,10 @@ class Desk(Protocol):
     async def set_model(self, ref: str) -> None: ...
 
     async def reset(self) -> None: ...
+
+    async def queue(self, args: str) -> str:
+        """`/queue …`: what it answers."""
+        ...
 
     def abort(self) -> bool:
         """Stop the answer being made; whether there was one."""
@@ -128,6 +135,10 @@ class LocalDesk:
     async def reset(self) -> None:
         await (await self._app.session(self._key)).reset()
 
+    async def queue(self, args: str) -> str:
+        config = self._app.loaded.config.messages.queue
+        return await obey(await self._app.session(self._key), config, args)
+
     def abort(self) -> bool:
         return bool(self._app.abort(self._key))
 
@@ -146,19 +157,16 @@ class LinkDesk:
         self._run_id = ""  # of the last question
         self._asking = False
         self._shown = asyncio.Event()  # all of it
+        self._replies: dict[str, asyncio.Future[str]] = {}  # of commands, by their runs' ids
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
-        if wishes.model:
-            raise UserError(
-                "a running gateway takes no model for a single question",
-                fix="choose one for the conversation: homarus chat, then /model; or use --local",
-            )
         self._run_id = str(uuid4())
         self._shown.clear()
         params: dict[str, Json] = {
             "message": text,
             "sessionKey": self._key,
             "idempotencyKey": self._run_id,
+            **({"model": wishes.model} if wishes.model else {}),
             **({"thinking": wishes.thinking} if wishes.thinking else {}),
             **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # whole seconds
         }
@@ -202,6 +210,20 @@ class LinkDesk:
     async def reset(self) -> None:
         await self._ask("sessions.reset", {"key": self._key, "reason": "new"})
 
+    async def queue(self, args: str) -> str:
+        run_id = str(uuid4())
+        reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._replies[run_id] = reply
+        params = {"sessionKey": self._key, "message": f"/queue {args}", "idempotencyKey": run_id}
+        try:
+            await self._link.call("chat.send", params)
+            async with asyncio.timeout(_COMMAND_S):
+                return await reply
+        except TimeoutError:
+            raise Unavailable("the gateway did not answer /queue") from None
+        finally:
+            del self._replies[run_id]
+
     def abort(self) -> bool:
         if not self._asking:
             return False
@@ -212,6 +234,8 @@ class LinkDesk:
     async def show(self, show: Show) -> None:
         """Show the run that is waited for, as the gateway tells of it."""
         async for name, payload in self._link.events():
+            if name == "chat" and isinstance(payload, dict):
+                self._hear(payload)
             if name != "agent" or not isinstance(payload, dict):
                 continue
             if payload.get("runId") == self._run_id and (fact := fact_of(payload)):
@@ -219,6 +243,16 @@ class LinkDesk:
                 show(Event(self._run_id, self._key, seq, ts_ms, fact))
                 if isinstance(fact, RunEnded):
                     self._shown.set()
+
+    def _hear(self, payload: Mapping[str, Json]) -> None:
+        """What a command was answered."""
+        reply = self._replies.get(str(payload.get("runId")))
+        if reply is None or reply.done():
+            return
+        if payload.get("state") == "error":
+            reply.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
+        elif payload.get("state") == "final":
+            reply.set_result(_result_text(payload.get("message")))
 
     async def _stop(self, params: Mapping[str, Json]) -> None:
         with suppress(HomarusError):  # the run's own answer says what became of it

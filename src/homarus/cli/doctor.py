@@ -6,7 +6,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from homarus.config.schema import Config
 from homarus.config.source import read_text
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.value import dataclass
 from homarus.providers.choose import Choice
 from homarus.providers.models import Models, Wish
 from homarus.store.sqlite import check_database
@@ -76,13 +77,26 @@ def _config(paths: Paths, env: Mapping[str, str]) -> tuple[Examined | None, list
     try:
         examined = examine(paths, env, read_text(paths.config))
     except ConfigError as exc:
-        return None, [Finding("config", "bad", exc.message, exc.fix)]
+        return None, [Finding("config", "bad", exc.message, exc.fix), *_ways_out(paths, env)]
     if examined.errors:
-        return None, [Finding("config", "bad", e.message, e.fix) for e in examined.errors]
+        wrong = [Finding("config", "bad", e.message, e.fix) for e in examined.errors]
+        return None, [*wrong, *_ways_out(paths, env)]
     if not examined.exists:
         return examined, [Finding("config", "note", f"{file} is not there; defaults hold")]
     notes = [Finding("config", "note", text) for text in examined.warnings]
     return examined, [Finding("config", "ok", file), *notes]
+
+
+def _ways_out(paths: Paths, env: Mapping[str, str]) -> Iterator[Finding]:
+    """What there is to go on with while the config is wrong."""
+    from homarus.gateway.last_good import FILE, bring_back, recall
+
+    if back := bring_back(paths, env):
+        yield Finding("config", "note", "there is a backup that is sound", back)
+    if recall(paths, env):
+        kept = shorten(paths.state / FILE, paths.home)
+        text = f"a gateway goes on, and starts, with the last config that was in use ({kept})"
+        yield Finding("config", "note", text)
 
 
 def _agents(paths: Paths, config: Config) -> Iterator[Finding]:

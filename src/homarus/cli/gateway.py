@@ -1,6 +1,7 @@
 """`homarus gateway`: run it, look at it, ask it, stop it."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -45,6 +46,7 @@ def run(port: int | None, bind: str | None) -> None:
 
 
 def _run(port: int | None, bind: str | None) -> None:
+    gc.disable()  # nearly all that a start makes, stays; `serve` turns it on when it is ready
     from homarus.app import serve
 
     def ready(url: str) -> None:

@@ -5,21 +5,22 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.config.load import Loaded, load
+from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.config.load import load
 from homarus.config.paths import Paths, shorten
 from homarus.core.errors import HomarusError, UnknownName
 
 if TYPE_CHECKING:
-    from homarus.providers.catalog import Model
-    from homarus.providers.choose import Choice
-    from homarus.providers.models import Models
+    from homarus.cli.settings import Changed
+
+_LIST_S = 120.0  # every model is looked at
 
 
 class _Models(click.Group):
@@ -37,6 +38,7 @@ class _Models(click.Group):
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+local_option = click.option("--local", is_flag=True, help="Look from here, without a gateway.")
 
 
 @click.group(cls=_Models, invoke_without_command=True)
@@ -50,10 +52,19 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 
 @command.command()
 @as_json
-def status(*, as_json: bool) -> None:
+@local_option
+@reach_options
+def status(
+    *,
+    as_json: bool,
+    url: str | None = None,
+    token: str | None = None,
+    password: str | None = None,
+    local: bool = False,
+) -> None:
     """Say which model answers, why, and what was looked at."""
     paths = Paths.find(os.environ)
-    report = asyncio.run(_report(load(paths, os.environ), paths))
+    report = asyncio.run(_status(Reach(url, token, password), local=local))
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
         return
@@ -77,10 +88,19 @@ def status(*, as_json: bool) -> None:
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also models that lack a key here.")
 @as_json
-def list_(*, everything: bool, as_json: bool) -> None:
+@local_option
+@reach_options
+def list_(
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    everything: bool,
+    as_json: bool,
+    local: bool,
+) -> None:
     """List the models that can be used here."""
-    paths = Paths.find(os.environ)
-    rows = asyncio.run(_models(load(paths, os.environ), paths))
+    rows = asyncio.run(_rows(Reach(url, token, password), local=local))
     rows = [row for row in rows if everything or row["available"]]
     if as_json:
         click.echo(json.dumps({"count": len(rows), "models": rows}, ensure_ascii=False))
@@ -99,23 +119,29 @@ def list_(*, everything: bool, as_json: bool) -> None:
 @command.command("set")
 @click.argument("model")
 @as_json
-def set_(model: str, *, as_json: bool) -> None:
+@local_option
+@reach_options
+def set_(
+    model: str,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+    local: bool,
+) -> None:
     """Answer with MODEL (provider/model, or an alias) from now on."""
-    from homarus.config.write import write
-    from homarus.providers.connect import check, resolve
-
-    paths = Paths.find(os.environ)
-    config = load(paths, os.environ).config
-    ref = resolve(config, model, default_provider="")
-    check(config, ref)
-    written = write(paths, os.environ, lambda tree: _with_primary(tree, str(ref)))
-    problem = asyncio.run(_problem(load(paths, os.environ), paths, str(ref)))
+    reach = Reach(url, token, password)
+    ref, found, problem = asyncio.run(_choose(reach, model, local=local))
     if as_json:
-        said = {"ok": True, "model": str(ref), "changed": bool(written.changed)}
-        click.echo(json.dumps({**said, "problem": problem}, ensure_ascii=False))
+        said = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
+        said |= {"gateway": found.effect} if found.effect else {}
+        click.echo(json.dumps(said, ensure_ascii=False))
         return
-    done = "answers from now on" if written.changed else "was chosen already"
-    click.echo(f"{ref} {done} ({shorten(written.file, paths.home)}).")
+    done = "answers from now on" if found.changed else "was chosen already"
+    effect = f"; {found.effect}" if found.effect else ""
+    file = shorten(Path(found.file), Paths.find(os.environ).home)
+    click.echo(f"{ref} {done} ({file}{effect}).")
     if problem:
         click.echo(f"Before it can: {problem['message']}\n  → {problem['fix']}", err=True)
 
@@ -143,7 +169,9 @@ def pull(name: str, *, if_needed: bool) -> None:
     if if_needed:
         if demo.find(paths.models_cache):
             return
-        choice = asyncio.run(_choose(load(paths, os.environ), paths))
+        from homarus.providers.report import choose_default
+
+        choice = asyncio.run(choose_default(load(paths, os.environ), paths))
         if choice.ref != "local/demo":
             click.echo(f"{choice.ref} answers ({choice.why}); the demo model is not needed.")
             return
@@ -156,125 +184,61 @@ def pull(name: str, *, if_needed: bool) -> None:
         click.echo("It runs once xllamacpp is there: pip install 'homarus[local]'", err=True)
 
 
-@asynccontextmanager
-async def _opened(loaded: Loaded, paths: Paths) -> AsyncIterator["Models"]:
-    from homarus.core.clock import SystemClock
-    from homarus.providers.models import Models
-
-    models = Models(loaded.config, loaded.env, paths, SystemClock())
-    try:
-        yield models
-    finally:
-        await models.close()
-
-
 async def _refresh(provider: str) -> int:
+    from homarus.providers.report import opened
+
     paths = Paths.find(os.environ)
-    async with _opened(load(paths, os.environ), paths) as models:
+    async with opened(load(paths, os.environ), paths) as models:
         return await models.refresh(provider)
 
 
-async def _choose(loaded: Loaded, paths: Paths) -> "Choice":
-    """The default agent's own model, else what holds for all."""
-    from homarus.config.resolve import agent_settings, default_agent
-    from homarus.providers.choose import Choice
+async def _status(reach: Reach, *, local: bool) -> Any:
+    """Which model answers: the gateway knows, with its own keys, else this process looks."""
+    if not local and is_running(reach):
+        async with open_gateway(reach) as link:
+            return await link.call("models.status")
+    from homarus.providers.report import report_status
 
-    agent = default_agent(loaded.config)
-    own = agent_settings(loaded.config, paths, agent).model
-    if own and own != loaded.config.agents.defaults.model.primary:
-        why = f"the configuration names it for the agent {agent} (agents.list)"
-        return Choice(own, why, ((f"agents.list, {agent}", own),))
-    async with _opened(loaded, paths) as models:
-        return await models.choice()
+    paths = Paths.find(os.environ)
+    return await report_status(load(paths, os.environ), paths)
 
 
-async def _report(loaded: Loaded, paths: Paths) -> dict[str, Any]:
-    from homarus.providers import demo
-    from homarus.providers.catalog import lookup
-    from homarus.providers.choose import survey
-    from homarus.providers.connect import key_of, needs_key, resolve
-    from homarus.providers.secret import mask
+async def _rows(reach: Reach, *, local: bool) -> list[Any]:
+    if not local and is_running(reach):
+        async with open_gateway(reach) as link:
+            told = await link.call("models.list", {"details": True}, timeout_s=_LIST_S)
+        return list(told["models"]) if isinstance(told, dict) else []
+    from homarus.providers.report import report_models
 
-    config = loaded.config
-    choice = await _choose(loaded, paths)
-    ref = resolve(config, choice.ref)
-    model = lookup(config, ref)
-    source, key = key_of(config, loaded.env, ref.provider)
-    needed = needs_key(config, ref.provider)
-    weights = demo.find(paths.models_cache)
-    return {
-        "model": str(ref),
-        "why": choice.why,
-        "name": model.name,
-        "contextWindow": model.window,
-        "known": model.known,
-        "note": model.note,
-        "key": {"source": source, "shown": mask(key)} if key or needed else None,
-        "servers": {vendor.id: models for vendor, models in await survey(config)},
-        "demo": {"present": weights is not None, "path": str(weights) if weights else None},
-        "problem": await _problem(loaded, paths, choice.ref),
-        "tried": [{"source": source, "outcome": outcome} for source, outcome in choice.tried],
-    }
+    paths = Paths.find(os.environ)
+    return await report_models(load(paths, os.environ), paths)
 
 
-async def _models(loaded: Loaded, paths: Paths) -> list[dict[str, Any]]:
-    """Every model there is to name, the default one first."""
-    from homarus.config.refs import ModelRef, aliases
-    from homarus.providers.catalog import known_models, lookup
-    from homarus.providers.choose import survey
-    from homarus.providers.connect import provider_names, resolve
+async def _choose(reach: Reach, model: str, *, local: bool) -> tuple[str, "Changed", Any]:
+    """Set the default model; what it is called, what changed, and what it still lacks."""
+    from homarus.cli.settings import open_settings
+    from homarus.providers.connect import check, resolve
 
-    config = loaded.config
-    default = lookup(config, resolve(config, (await _choose(loaded, paths)).ref))
-    names = {lookup(config, ref).ref: name for name, ref in aliases(config).items()}
-    models = [default, *(lookup(config, ref) for ref in aliases(config).values())]
-    for provider in provider_names(config):
-        models += known_models(config, provider)
-    for vendor, found in await survey(config):
-        models += [lookup(config, ModelRef(vendor.id, model)) for model in found or ()]
-    rows = []
-    for ref, model in {model.ref: model for model in models}.items():
-        tags = ["default"] if ref == default.ref else []
-        tags += [f"alias {names[ref]}"] if ref in names else []
-        missing = await _missing(loaded, paths, model)
-        row = {
-            "key": ref,
-            "name": model.name,
-            "input": "text+image" if model.sees_images else "text",
-            "contextWindow": model.window,
-            "known": model.known,
-            "available": not missing,
-            "missing": missing,
-            "tags": tags,
-        }
-        rows.append(row)
-    return rows
+    async with open_settings(reach, local=local) as settings:
+        config = await settings.config()
+        ref = resolve(config, model, default_provider="")
+        check(config, ref)
+        changed = await settings.change(lambda tree: _with_primary(tree, str(ref)))
+    return str(ref), changed, await _problem(reach, str(ref), local=local)
 
 
-async def _missing(loaded: Loaded, paths: Paths, model: "Model") -> str:
-    """In two words, why a model cannot be used yet."""
-    from homarus.providers.catalog import VENDORS
-    from homarus.providers.connect import key_of, lacks_account, needs_key
+async def _problem(reach: Reach, ref: str, *, local: bool) -> Any:
+    """What stands between a model and its first answer; the gateway's word when it has one."""
+    if not local and is_running(reach):
+        with suppress(HomarusError):  # it may be restarting: then nobody can tell yet
+            async with open_gateway(reach) as link:
+                told = await link.call("models.status")
+            return told["problem"] if isinstance(told, dict) and told["model"] == ref else None
+        return None
+    from homarus.providers.report import find_problem
 
-    keyless = not key_of(loaded.config, loaded.env, model.provider)[1]
-    if keyless and needs_key(loaded.config, model.provider):
-        return f"needs {VENDORS[model.provider].key_names[0]}"
-    if keyless and lacks_account(loaded.config, loaded.env, model.provider):
-        return f"needs {VENDORS[model.provider].account_names[0]}"
-    return "not ready" if await _problem(loaded, paths, model.ref) else ""
-
-
-async def _problem(loaded: Loaded, paths: Paths, ref: str) -> dict[str, str] | None:
-    """What stands between a model and its first answer, short of asking it."""
-    from homarus.config.resolve import default_agent
-    from homarus.providers.models import Wish
-
-    try:
-        async with _opened(loaded, paths) as models:
-            await models.road(Wish(default_agent(loaded.config), ref))
-    except HomarusError as exc:
-        return {"message": exc.message, "fix": exc.fix}
-    return None
+    paths = Paths.find(os.environ)
+    return await find_problem(load(paths, os.environ), paths, ref)
 
 
 def _with_primary(tree: Any, ref: str) -> Any:

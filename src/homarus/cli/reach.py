@@ -3,17 +3,20 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from homarus.config.paths import Paths
-from homarus.core.errors import UserError
+from homarus.core.errors import ConfigError, UserError
+from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
-    from homarus.gateway.link import Link
+    from homarus.config.schema import Config
+    from homarus.gateway.link import Link, Secret
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,9 +43,22 @@ def reach_options(command: F) -> F:
 
 def is_running(reach: Reach, env: Mapping[str, str] | None = None) -> bool:
     """Whether there is a gateway to use: one that was named, or one on our own state."""
+    if reach.url:
+        return True
+    paths = Paths.find(env or os.environ)
+    if not (paths.state / "gateway.json").exists():  # what follows is slow to load
+        return False
     from homarus.gateway.link import find_running
 
-    return bool(reach.url) or find_running(Paths.find(env or os.environ)) is not None
+    return find_running(paths) is not None
+
+
+def find_own(paths: Paths) -> Paths:
+    """The same places, with the config file that a gateway on this state goes by."""
+    from homarus.gateway.link import find_running
+
+    running = find_running(paths)
+    return replace(paths, config=Path(running.config)) if running and running.config else paths
 
 
 @asynccontextmanager
@@ -66,21 +82,39 @@ async def open_gateway(reach: Reach, *, mode: str = "cli") -> AsyncIterator["Lin
         yield link
 
 
-def _own(paths: Paths, reach: Reach) -> tuple[str, Any]:
-    from homarus.config.load import load
+def _own(paths: Paths, reach: Reach) -> tuple[str, "Secret"]:
     from homarus.gateway.auth import resolve_auth
     from homarus.gateway.link import Secret, find_running
     from homarus.gateway.listen import resolve_port
 
-    loaded = load(paths, os.environ)
-    auth = resolve_auth(loaded.config.gateway, loaded.env)
-    known = {auth.mode: auth.secret}
+    config, env = _config(find_own(paths))
+    known: dict[str, str] = {}
+    if not (reach.token or reach.password):
+        auth = resolve_auth(config.gateway, env)
+        known = {auth.mode: auth.secret}
     secret = Secret(
         reach.token or known.get("token", ""), reach.password or known.get("password", "")
     )
     running = find_running(paths)
-    port = resolve_port(loaded.config.gateway, loaded.env)
+    port = resolve_port(config.gateway, env)
     return running.url if running else f"ws://127.0.0.1:{port}", secret
+
+
+def _config(paths: Paths) -> tuple["Config", Mapping[str, str]]:
+    """What the gateway goes by: the file, as far as this shell can read it, else the last good."""
+    from homarus.config.load import examine, load
+    from homarus.config.source import read_text
+    from homarus.gateway.last_good import recall
+
+    with suppress(ConfigError):
+        # The keys of models are the gateway's: this shell need not have them.
+        found = examine(paths, os.environ, read_text(paths.config), need_variables=False)
+        if found.config and not found.errors:
+            return found.config, found.env
+    if last := recall(paths, os.environ):
+        return last.config, last.env
+    loaded = load(paths, os.environ)
+    return loaded.config, loaded.env
 
 
 def _check(url: str) -> None:

@@ -5,7 +5,7 @@ lightly, taken out, and named in a single warning. Any other key is a mistake.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Annotated, Any, get_args, get_origin
 
@@ -18,6 +18,7 @@ from homarus.config.edit import apply_merge_patch
 from homarus.config.keys import ANY_KEY, Problem
 from homarus.config.schema import Config
 from homarus.core.keys import normalize_agent_id
+from homarus.core.value import dataclass
 
 _EXPECTED = {
     "string_type": "text",

@@ -7,11 +7,12 @@ hides a mistake: a repeated key, NaN and infinities, NUL and half a surrogate pa
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from homarus.core.errors import ConfigError
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 
 Value: TypeAlias = Any  # what JSON5 can say: None, bool, int, float, str, list, dict
 Step: TypeAlias = str | int

@@ -6,19 +6,28 @@ not built yet. It is read at the first question: who asks nothing pays nothing.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 
 from homarus.config.document import KeyPath, Step, Value
 from homarus.core.text import nearest
+from homarus.core.value import dataclass
 
 ANY_KEY, ENTRY = "<key>", "[]"
-# Ours beside the original's: a heartbeat can be switched off as well as slowed to never; a key
-# can be kept elsewhere; a login can be told whom to ask; a gateway can be told its address.
+# Ours beside the original's: a heartbeat can be switched off as well as slowed to never; so can
+# compaction, and what it leaves is set; models may cost so much and no more; a key can be kept
+# elsewhere; a login can be told whom to ask; a gateway can be told its address; any
+# channel can have a queue mode.
 _ADDED = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
+    "agents.defaults.compaction.enabled: boolean",
+    "agents.defaults.compaction.reserveTokens: integer min=0",
+    "agents.defaults.compaction.keepRecentTokens: integer min=0",
+    "agents.defaults.spend: object strict",
+    "agents.defaults.spend.perRunUsd: number gt=0",
+    "agents.defaults.spend.perDayUsd: number gt=0",
     "models.providers.<key>.apiKeyFrom: object strict",
     'models.providers.<key>.apiKeyFrom.source: "env" | "file" | "exec"',
     "models.providers.<key>.apiKeyFrom.name: string",
@@ -34,6 +43,10 @@ _ADDED = (
     "auth.clients.<key>.deviceUrl: string",
     "auth.clients.<key>.redirectUrl: string",
     "auth.clients.<key>.scopes: [string]",
+    (
+        'messages.queue.byChannel.<key>: "steer" | "followup" | "collect" | "steer-backlog"'
+        ' | "steer+backlog" | "queue" | "interrupt"'
+    ),
     "gateway.customBindHost: string",
     "gateway.http.endpoints.metrics: object strict",
     "gateway.http.endpoints.metrics.enabled: boolean",

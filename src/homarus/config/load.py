@@ -5,7 +5,7 @@ the line, the key and the fix. A missing file is an empty config.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from homarus.config.document import Value
@@ -19,6 +19,7 @@ from homarus.config.variables import (
     substitute,
 )
 from homarus.core.errors import ConfigError
+from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -53,7 +54,12 @@ class Examined:
 
 def load(paths: Paths, env: Mapping[str, str]) -> Loaded:
     """Read the config; the first mistake is raised."""
-    examined = examine(paths, env, read_text(paths.config))
+    return load_text(paths, env, read_text(paths.config))
+
+
+def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> Loaded:
+    """The same of a text, as if it were the config; None is a missing file."""
+    examined = examine(paths, env, text)
     if examined.errors or examined.config is None:
         raise _first(examined.errors)
     return Loaded(

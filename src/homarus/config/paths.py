@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from homarus.core.errors import UserError
+from homarus.core.value import dataclass
 
 _CONFIG = "openclaw.json"
 # Names the original had before; each is read when nothing newer is there.

@@ -1,8 +1,9 @@
 """Model references: `provider/model`, split on the first slash, and the short names for them."""
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config

@@ -1,6 +1,5 @@
 """What holds for one agent, once its entry, the defaults and the paths are put together."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from homarus.config.paths import Paths, expand
@@ -8,6 +7,7 @@ from homarus.config.schema import AgentEntry, Config, Identity, ModelChoice, Too
 from homarus.core.errors import UnknownName
 from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import nearest
+from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

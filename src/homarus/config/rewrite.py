@@ -6,11 +6,11 @@ neighbour in its neighbours' style, a key is removed with its comma and its empt
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from homarus.config.document import Array, Node, Object, Value, parse, plain, skip
 from homarus.config.edit import same
+from homarus.core.value import dataclass
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/[ \t]*(?=\r?\n|\r))")

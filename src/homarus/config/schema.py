@@ -7,9 +7,20 @@ accepts it with a warning. Defaults are those of the original unless a decision 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    Strict,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError
+
+from homarus.core.errors import UserError
+from homarus.core.units import parse_duration_ms
 
 Api: TypeAlias = Literal[
     "openai-completions",
@@ -21,12 +32,29 @@ Api: TypeAlias = Literal[
     "ollama",
 ]
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+QueueWord: TypeAlias = Literal[
+    "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
+]
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(gt=0)]
+Wait: TypeAlias = Annotated[int, Field(ge=0)]
 Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # JSON knows lists only; Strict(False) lets one become a tuple, its entries stay strict.
 Texts: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _is_duration(text: str) -> str:
+    try:
+        parse_duration_ms(text, "m")
+    except UserError as exc:
+        raise PydanticCustomError("duration", "{told}", {"told": str(exc)}) from None
+    return text
+
+
+Duration: TypeAlias = Annotated[str, AfterValidator(_is_duration)]
 
 
 class Section(BaseModel):
@@ -67,6 +95,70 @@ class ModelEntry(Section):
     params: Mapping[str, Any] = {}
 
 
+class ToolNames(Section):
+    """Which tools are meant; `deny` wins, and without `allow` all are."""
+
+    allow: Texts = ()
+    deny: Texts = ()
+
+
+class SoftTrim(Section):
+    """Old results above `max_chars` keep their head and their tail."""
+
+    max_chars: Wait = 4_000
+    head_chars: Wait = 1_500
+    tail_chars: Wait = 1_500
+
+
+class HardClear(Section):
+    """When trimming is not enough, the oldest results give way to a few words."""
+
+    enabled: bool = True
+    placeholder: str = "[Old tool result content cleared]"
+
+
+class ContextPruning(Section):
+    """Old tool results made small once the vendor's cache is cold. Never in the transcript."""
+
+    mode: Literal["off", "cache-ttl"] | None = None
+    ttl: Duration | None = None
+    keep_last_assistants: Wait = 3
+    soft_trim_ratio: Share = 0.3
+    hard_clear_ratio: Share = 0.5
+    min_prunable_tool_chars: Wait = 50_000
+    tools: ToolNames = ToolNames.model_construct()
+    soft_trim: SoftTrim = SoftTrim.model_construct()
+    hard_clear: HardClear = HardClear.model_construct()
+
+
+class MemoryFlush(Section):
+    """A silent turn before history is summarised: the agent writes down what should last."""
+
+    enabled: bool = True
+    soft_threshold_tokens: Wait = 4_000
+    prompt: Text | None = None
+    system_prompt: Text | None = None
+
+
+class Compaction(Section):
+    """When and how the older part of a conversation becomes a summary."""
+
+    enabled: bool = True
+    mode: Literal["default", "safeguard"] = "safeguard"
+    reserve_tokens: Wait = 16_384
+    reserve_tokens_floor: Wait = 20_000
+    keep_recent_tokens: Wait = 20_000
+    max_history_share: Annotated[float, Field(ge=0.1, le=0.9)] = 0.5
+    memory_flush: MemoryFlush = MemoryFlush.model_construct()
+
+
+class Spend(Section):
+    """How many US dollars models may cost: one run, and all runs of a day."""
+
+    per_run_usd: Usd | None = None
+    per_day_usd: Usd | None = None
+
+
 class AgentDefaults(Section):
     """What holds for every agent that does not say otherwise."""
 
@@ -80,6 +172,9 @@ class AgentDefaults(Section):
     bootstrap_max_chars: Count = 20_000
     bootstrap_total_max_chars: Count = 150_000
     thinking_default: Thinking | None = None
+    context_pruning: ContextPruning = ContextPruning.model_construct()
+    compaction: Compaction = Compaction.model_construct()
+    spend: Spend = Spend.model_construct()
 
 
 class Identity(Section):
@@ -94,12 +189,32 @@ class Exec(Section):
     timeout_sec: Count = 1800
 
 
+class Detectors(Section):
+    """What counts as going round in circles."""
+
+    generic_repeat: bool = True
+    known_poll_no_progress: bool = True
+    ping_pong: bool = True
+
+
+class LoopDetection(Section):
+    """When an agent that repeats its tool calls is told so, and when its run ends."""
+
+    enabled: bool = True
+    history_size: Count = 30
+    warning_threshold: Count = 10
+    critical_threshold: Count = 20
+    global_circuit_breaker_threshold: Count = 30
+    detectors: Detectors = Detectors.model_construct()
+
+
 class Tools(Section):
     """Which tools may be used; `deny` wins."""
 
     allow: Texts | None = None
     deny: Texts = ()
     exec: Exec = Exec.model_construct()
+    loop_detection: LoopDetection = LoopDetection.model_construct()
 
 
 class AgentEntry(Section):
@@ -245,6 +360,41 @@ class Session(Section):
     main_key: Text | None = None
 
 
+class QueueByChannel(Section):
+    """The mode for messages of one channel; any channel's name may stand here."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, QueueWord]
+
+    whatsapp: QueueWord | None = None
+    telegram: QueueWord | None = None
+    discord: QueueWord | None = None
+    irc: QueueWord | None = None
+    slack: QueueWord | None = None
+    mattermost: QueueWord | None = None
+    signal: QueueWord | None = None
+    imessage: QueueWord | None = None
+    msteams: QueueWord | None = None
+    webchat: QueueWord | None = None
+
+
+class Queue(Section):
+    """What a message does that arrives while its conversation is being answered."""
+
+    mode: QueueWord | None = None
+    by_channel: QueueByChannel = QueueByChannel.model_construct()
+    debounce_ms: Wait | None = None
+    debounce_ms_by_channel: Mapping[str, Wait] = {}
+    cap: Count | None = None
+    drop: Literal["old", "new", "summarize"] | None = None
+
+
+class Messages(Section):
+    """How messages are taken in."""
+
+    queue: Queue = Queue.model_construct()
+
+
 class Logging(Section):
     """What is written down about a run of the program."""
 
@@ -346,4 +496,5 @@ class Config(Section):
     models: Models = Models.model_construct()
     tools: Tools = Tools.model_construct()
     session: Session = Session.model_construct()
+    messages: Messages = Messages.model_construct()
     gateway: Gateway = Gateway.model_construct()

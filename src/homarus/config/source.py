@@ -7,7 +7,7 @@ An include stands for what its file says; several are merged in order, and keys 
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from homarus.config.document import (
 )
 from homarus.config.edit import deep_merge, show_path
 from homarus.core.errors import ConfigError
+from homarus.core.value import dataclass
 
 MAX_BYTES = 4 << 20
 MAX_INCLUDE_DEPTH = 10

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +24,7 @@ from homarus.config.rewrite import Rewritten, rewrite, serialize
 from homarus.config.secrets import restore_redacted
 from homarus.config.source import hash_text, read_text
 from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError
+from homarus.core.value import dataclass
 
 BACKUPS = 5
 _LOCK_WAIT_S = 5.0
@@ -49,8 +49,12 @@ def write(
     *,
     if_hash: str | None = None,
     at_ms: int | None = None,
+    check: Callable[[str], None] = lambda _text: None,
 ) -> Written:
-    """Apply `change` to the file's own tree. With `if_hash`, only to the text that has it."""
+    """Apply `change` to the file's own tree. With `if_hash`, only to the text that has it.
+
+    `check` sees the new text before it becomes the config, and may refuse it.
+    """
     target = Path(os.path.realpath(paths.config))  # a linked config stays a link
     with _locked(target):
         text = read_text(paths.config)
@@ -68,6 +72,7 @@ def write(
         examined = examine(paths, env, rewritten.text, need_variables=False)
         _refuse_overruled(paths, examined, new, changed)
         _refuse_mistakes(paths, env, text, examined)
+        check(rewritten.text)
         _replace(target, rewritten.text, text)
     return Written(
         file=target,
@@ -229,11 +234,14 @@ def _write_through(file: Path, text: str) -> None:
         os.fsync(descriptor)
 
 
+def backups(config: Path) -> list[Path]:
+    """Where older texts of a config are kept: `.bak` is the newest, `.bak.4` the oldest of five."""
+    target = Path(os.path.realpath(config))
+    return [target.with_name(f"{target.name}.bak{f'.{at}' if at else ''}") for at in range(BACKUPS)]
+
+
 def _rotate(target: Path) -> None:
-    """`.bak` is the newest, `.bak.4` the oldest of five."""
-    names = [
-        target.with_name(f"{target.name}.bak{f'.{at}' if at else ''}") for at in range(BACKUPS)
-    ]
+    names = backups(target)
     for newer, older in reversed(list(pairwise(names))):
         with suppress(FileNotFoundError):
             newer.replace(older)

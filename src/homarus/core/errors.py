@@ -27,9 +27,12 @@ HomarusError
 ├── StoreError             state could not be read or written
 │   ├── NotFound
 │   ├── Conflict           → reload, retry
+│   ├── LeaseLost          → stop: somebody else has it, or it is settled
 │   ├── Corrupt            → repair
 │   ├── DiskFull           → refuse new work until there is room
 │   └── InUse              → another process holds this state directory
+├── RunBroke               a run met a bug of ours
+├── RunStuck               a run would not stop, and was given up
 └── ProtocolError          what a gateway client is told
     ├── InvalidRequest     its request is wrong
     ├── Unavailable        it is right, and cannot be served now
@@ -219,15 +222,30 @@ class SendFailed(ChannelError):
 
     code = "channel.send_failed"
 
-    def __init__(self, message: str, *, retryable: bool, fix: str = "") -> None:
+    def __init__(
+        self, message: str, *, retryable: bool, after_s: float | None = None, fix: str = ""
+    ) -> None:
         super().__init__(message, fix=fix)
         self.retryable = retryable
+        self.after_s = after_s  # how long the service asked us to wait
 
 
 class ChannelAuthFailed(ChannelError):
     """The service refused our credential."""
 
     code = "channel.auth"
+
+
+class RunBroke(HomarusError):
+    """A run met a bug of ours: it is in the log, and the sender is told."""
+
+    code = "run.broke"
+
+
+class RunStuck(HomarusError):
+    """A run was told to stop and did not: where it hangs is in the log."""
+
+    code = "run.stuck"
 
 
 class StoreError(HomarusError):
@@ -246,6 +264,12 @@ class Conflict(StoreError):
     """Someone else wrote first."""
 
     code = "store.conflict"
+
+
+class LeaseLost(StoreError):
+    """Somebody else works on this now, or it is settled: what was done here does not count."""
+
+    code = "store.lease_lost"
 
 
 class Corrupt(StoreError):

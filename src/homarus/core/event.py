@@ -6,10 +6,10 @@ assistant events repeat the whole text with each delta.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from homarus.core.message import Json, Message, ToolCall, ToolReturn
+from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ most three spaces, and closes with a line of at least as many of the same and no
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from homarus.core.value import dataclass
 
 _LINE = re.compile(r"^( {0,3})(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 

@@ -9,11 +9,11 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
 
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 
 SessionKey = NewType("SessionKey", str)
 AgentId = NewType("AgentId", str)

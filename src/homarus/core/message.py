@@ -5,8 +5,10 @@ provider's in its adapter; nothing here knows a wire.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
+
+from homarus.core.value import dataclass
 
 Json: TypeAlias = Any  # a JSON value: what json.loads returns
 Role: TypeAlias = Literal["user", "assistant", "tool"]
@@ -173,7 +175,8 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """A message for a channel to send."""
+    """A message for a channel to send; `key` is the same however often it is tried."""
 
     address: Address
     text: str
+    key: str = ""

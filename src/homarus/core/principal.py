@@ -1,6 +1,6 @@
 """Who a row belongs to: constants on a personal machine, real in a team, in every row."""
 
-from dataclasses import dataclass
+from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

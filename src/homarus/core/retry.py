@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from homarus.core.clock import Clock
+from homarus.core.value import dataclass
 
 T = TypeVar("T")
 

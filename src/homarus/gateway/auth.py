@@ -7,11 +7,12 @@ this machine alone, whatever the gateway is bound to.
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from homarus.config.schema import Gateway
 from homarus.core.errors import ConfigError, InvalidRequest
+from homarus.core.value import dataclass
 from homarus.gateway.door import Barred, Door, Entrance
 from homarus.gateway.limiter import Limiter, Source
 

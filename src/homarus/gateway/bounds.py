@@ -4,11 +4,10 @@ An operator of a personal gateway may name all. Who comes for one agent, or as o
 to that agent, or to their own conversation with it: a key in a request is a wish, not a right.
 """
 
-from dataclasses import dataclass
-
 from homarus.core.errors import InvalidRequest
 from homarus.core.keys import LITERAL_KEYS, parse_agent_key, peer_id
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

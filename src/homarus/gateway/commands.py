@@ -13,6 +13,7 @@ from homarus.core.message import Json
 from homarus.gateway.method import Call, Scope
 from homarus.gateway.rows import Defaults, find_defaults
 from homarus.gateway.transcripts import abort_runs
+from homarus.sessions import queue
 from homarus.sessions.commands import COMMANDS, Spoken
 
 Answer: TypeAlias = Callable[[Call, str, str], Awaitable[str]]  # the call, the session, arguments
@@ -88,6 +89,11 @@ async def _model(call: Call, session_key: str, args: str) -> str:
     return f"Model: {defaults.provider}/{defaults.model}" if defaults.model else "No model."
 
 
+async def _queue(call: Call, session_key: str, args: str) -> str:
+    session = await call.host.session(session_key)
+    return await queue.obey(session, call.host.loaded.config.messages.queue, args)
+
+
 async def start_afresh(call: Call, session_key: str, _args: str = "") -> str:
     """Stop what the session does, and begin a new transcript."""
     await abort_runs(call, session_key)
@@ -109,6 +115,7 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     "help": _help,
     "status": _status,
     "model": _model,
+    "queue": _queue,
     "new": start_afresh,
     "reset": start_afresh,
     "stop": _stop,

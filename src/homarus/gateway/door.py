@@ -8,12 +8,13 @@ the config names (its Origin). Programs send no Origin.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
 from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.value import dataclass
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

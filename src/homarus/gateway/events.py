@@ -7,7 +7,7 @@ only to the connections that started or joined the run and said they want them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from homarus.agent.replies import SILENT_WORD, parse_reply
@@ -23,6 +23,7 @@ from homarus.core.event import (
     TextAdded,
 )
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 
 DELTA_S = 0.150
 # The reader turns as often as the loop does: what it could miss is one turn's worth.

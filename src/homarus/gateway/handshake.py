@@ -6,7 +6,7 @@ may do is decided by what was approved for its device; without a device it may d
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from homarus.config.schema import Gateway
 from homarus.core.clock import Clock
 from homarus.core.errors import InvalidRequest, NotPaired
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.gateway.auth import POLICY_VIOLATION, Auth, Mode, Reason, check_bearer, refused
 from homarus.gateway.connect import ConnectParams, DeviceParams, read_params, refuse
 from homarus.gateway.devices import Devices

@@ -6,13 +6,13 @@ config opens more; its own wishes about either are checked here.
 
 import unicodedata
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.keys import check_key, normalize_agent_id
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 
 WakeMode: TypeAlias = Literal["now", "next-heartbeat"]
 

@@ -12,8 +12,10 @@ from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.message import Inbound
 from homarus.providers.models import Models
+from homarus.sessions.notices import Notices
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
+from homarus.store.journal import Acceptance, Accepted
 
 
 class Host(Protocol):
@@ -26,6 +28,7 @@ class Host(Protocol):
     sessions: Sessions
     bus: Bus
     clock: Clock
+    notices: Notices
 
     def agent(self, agent_id: str) -> Agent:
         """An agent with its workspace in place; UnknownName when there is none."""
@@ -41,8 +44,16 @@ class Host(Protocol):
         """Do aside, once it is ready, what the first run would otherwise wait for."""
         ...
 
-    def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
-        """Hand a message in; the future is done when the run that answers it is."""
+    async def accept(self, key: str, inbound: Inbound) -> Acceptance:
+        """Take a message in for good; one that was taken before is not run again."""
+        ...
+
+    def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
+        """Have a message answered; the future is done when the run that answers it is."""
+        ...
+
+    async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
+        """Go on with what was accepted before this program began, and not settled."""
         ...
 
     def abort(self, key: str, run_id: str | None = None) -> Sequence[str]:

@@ -1,51 +1,71 @@
-"""HTTP: one port for the WebSocket, a page, `/health` and, when asked for, `/metrics`.
+"""HTTP: one port for the WebSocket and for plain requests, which `pages` answers.
 
-Every request passes the door first. The page's files are a fixed list, and what a browser may do
-with them is said in the strictest words it knows.
+Every request passes the door first. A request that does not come whole within the time for a
+handshake is not waited for.
 """
 
+import asyncio
 import logging
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+import h11
 from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from homarus.core.errors import UserError
 from homarus.gateway.client import Connection
 from homarus.gateway.door import Barred, Door
-from homarus.gateway.frames import MAX_FRAME_BYTES, MAX_HELLO_BYTES
+from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from homarus.gateway.listen import Listen
-from homarus.gateway.server import Gateway, memory_bytes
+from homarus.gateway.server import Gateway
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
     from websockets.http11 import Request as Upgrade
+
+    from homarus.gateway.pages import Pages
 
 _WIRE = "homarus.wire"
 MAX_STRANGERS = 2_000
 _LINGER_S = 2.0  # for a client that was hung up on to take the reason
-_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-_HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
+
+
+class Plain(H11Protocol):
+    """uvicorn's HTTP, which would wait for ever for the rest of a request."""
+
+    patience_s: ClassVar[float] = HANDSHAKE_S
+    _alarm: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        super().connection_made(transport)
+        self._set_alarm()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        whole = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
+        if whole or self.transport.get_protocol() is not self:  # else it became a WebSocket
+            self._stop_alarm()
+        elif self._alarm is None:
+            self._set_alarm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_alarm()
+        super().connection_lost(exc)
+
+    def _set_alarm(self) -> None:
+        self._alarm = self.loop.call_later(self.patience_s, self.transport.abort)
+
+    def _stop_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
 
 class Wire(WebSocketsSansIOProtocol):
@@ -85,24 +105,17 @@ class Wire(WebSocketsSansIOProtocol):
 class Site:
     """The ASGI application."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        *,
-        page: bool = True,
-        metrics: bool = False,
-    ) -> None:
-        self._gateway = gateway
-        routes = [Route("/health", self._health), Route("/healthz", self._health)]
-        if metrics:
-            routes.append(Route("/metrics", self._metrics))
-        if page:
-            names = page_files()
-            routes += [Route(f"/{name}", self._page) for name in names]
-            routes.append(Route("/", self._page))
-        self._router = Router(routes, default=self._elsewhere, redirect_slashes=False)
+    def __init__(self, gateway: Gateway, *, page: bool = True, metrics: bool = False) -> None:
+        self._gateway, self._page, self._metrics = gateway, page, metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @cached_property
+    def _pages(self) -> "Pages":
+        # Most gateways never see a plain request; who has none need not load what answers it.
+        from homarus.gateway.pages import Pages
+
+        return Pages(self._gateway, page=self._page, metrics=self._metrics)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
             self._gateway.gate.admit(Door.from_scope(scope))
             if scope["type"] == "websocket":
@@ -111,74 +124,13 @@ class Site:
                 wire = scope["extensions"][_WIRE]["wire"]
                 await Connection(self._gateway, wire, receive, send, scope).serve()
             else:
-                await self._router(scope, receive, send)
+                await self._pages(scope, receive, send)
         except Barred as barred:
             self._gateway.counts.refused += 1
-            await _refuse(barred, scope, receive, send)
-
-    async def _health(self, _request: Request) -> Response:
-        ready = self._gateway.ready.is_set()
-        state = {"ok": ready, "status": "live" if ready else "starting"}
-        return JSONResponse(state, 200 if ready else 503, _HEADERS)
-
-    async def _metrics(self, request: Request) -> Response:
-        self._gateway.gate.check_bearer(Door.from_scope(request.scope))
-        kind = "text/plain; version=0.0.4"
-        return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
-
-    async def _page(self, request: Request) -> Response:
-        name = request.url.path.lstrip("/") or "index.html"
-        data = files("homarus.gateway").joinpath("static", name).read_bytes()
-        return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
-
-    async def _elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Any other address: protected, whatever it is spelled like, and then not there."""
-        self._gateway.gate.check_bearer(Door.from_scope(scope))
-        await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
-
-
-def page_files() -> list[str]:
-    """The files of the page that may be asked for."""
-    folder = files("homarus.gateway").joinpath("static")
-    if not folder.is_dir():
-        return []
-    return sorted(f.name for f in folder.iterdir() if f.name.rpartition(".")[2] in _TYPES)
-
-
-async def _refuse(barred: Barred, scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
-    kind = "unauthorized" if barred.status == 401 else "forbidden"
-    body = {"error": {"message": str(barred), "type": kind}}
-    response = JSONResponse(body, barred.status, headers)
-    if scope["type"] == "http":
-        await response(scope, receive, send)
-        return
-    await receive()
-    start = {"status": barred.status, "headers": response.raw_headers}
-    await send({"type": "websocket.http.response.start", **start})
-    await send({"type": "websocket.http.response.body", "body": response.body})
-    # uvicorn takes a refusal for an unfinished handshake, and would log it as an error.
-    scope["extensions"][_WIRE]["wire"].handshake_complete = True
-
-
-def metrics_text(gateway: Gateway) -> str:
-    """The gateway's figures as Prometheus reads them."""
-    counts = gateway.counts
-    figures: Iterable[tuple[str, str, str, float]] = (
-        ("connections", "gauge", "Clients connected now.", len(gateway.connections)),
-        ("runs", "gauge", "Runs under way.", len(gateway.events.live())),
-        ("uptime_seconds", "gauge", "Since the start.", gateway.uptime_ms / 1000),
-        ("memory_bytes", "gauge", "Resident memory.", memory_bytes()),
-        ("connections_total", "counter", "Clients that came in.", counts.connections),
-        ("refused_total", "counter", "Requests turned away at the door.", counts.refused),
-        ("requests_total", "counter", "Requests answered.", counts.requests),
-        ("events_total", "counter", "Events sent.", counts.events),
-        ("events_dropped_total", "counter", "Events a client was too slow for.", counts.dropped),
-    )
-    return "".join(
-        f"# HELP homarus_{name} {told}\n# TYPE homarus_{name} {kind}\nhomarus_{name} {value:g}\n"
-        for name, kind, told, value in figures
-    )
+            await self._pages.refuse(barred, scope, receive, send)
+            if scope["type"] == "websocket":
+                # uvicorn takes a refusal for an unfinished handshake: it would log an error.
+                scope["extensions"][_WIRE]["wire"].handshake_complete = True
 
 
 def open_sockets(listen: Listen) -> list[socket.socket]:
@@ -216,7 +168,7 @@ class Listener:
     def __init__(self, site: Site, sockets: list[socket.socket]) -> None:
         config = Config(
             site,
-            http="h11",
+            http=Plain,
             ws=Wire,
             ws_max_size=MAX_FRAME_BYTES,
             ws_per_message_deflate=False,

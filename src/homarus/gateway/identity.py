@@ -10,12 +10,13 @@ import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from homarus.core.errors import HomarusError, StoreError, UserError
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.gateway.json_file import JsonFile
 
 if TYPE_CHECKING:

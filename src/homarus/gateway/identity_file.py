@@ -1,11 +1,11 @@
 """IDENTITY.md: the lines in which an agent, or its owner, wrote down who it is."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from homarus.agent.workspace import get_file, set_file
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 
 _LINE = re.compile(r"[ \t]{0,8}[-*]?[ \t]{0,8}\**(name|emoji|avatar)\**:\**(.*)", re.IGNORECASE)
 FILE = "IDENTITY.md"

@@ -7,12 +7,13 @@ the longest are forgotten.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Literal
 
 from homarus.config.schema import RateLimit
 from homarus.core.clock import Clock
+from homarus.core.value import dataclass
 from homarus.gateway.door import Door, Entrance, is_loopback
 
 MAX_SOURCES = 100_000

@@ -9,7 +9,7 @@ import json
 import platform
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -25,6 +25,7 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Json
 from homarus.core.tasks import task_group
+from homarus.core.value import dataclass
 from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, PROTOCOL
 from homarus.gateway.json_file import JsonFile
 from homarus.store.lock import holder
@@ -56,6 +57,7 @@ class Running:
 
     pid: int
     url: str
+    config: str = ""  # the file it goes by
 
 
 def find_running(paths: Paths) -> Running | None:
@@ -64,7 +66,7 @@ def find_running(paths: Paths) -> Running | None:
     post = JsonFile(paths.state / POST).read() if pid else {}
     if not pid or post.get("pid") != pid or not isinstance(post.get("url"), str):
         return None
-    return Running(pid, str(post["url"]))
+    return Running(pid, str(post["url"]), str(post.get("config") or ""))
 
 
 class Link:

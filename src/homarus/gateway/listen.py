@@ -5,10 +5,10 @@ a token or a password.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from homarus.config.schema import Gateway
 from homarus.core.errors import ConfigError
+from homarus.core.value import dataclass
 from homarus.gateway.auth import Auth
 from homarus.gateway.door import is_loopback, plain_ip
 

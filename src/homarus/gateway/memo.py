@@ -1,21 +1,20 @@
-"""What the gateway remembers between requests: answers, runs and notices. All of it is bounded.
+"""What the gateway remembers between requests: answers and runs. All of it is bounded.
 
-Answers make a request that is sent twice happen once. Runs are kept a while after they ended, for
-those who ask how it went. Notices wait for the next message of their session.
+Answers spare a request that is sent twice a look into the journal. Runs are kept a while after
+they ended, for those who ask how it went.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from homarus.agent.run import Outcome
 from homarus.core.clock import Clock
 from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Json
-from homarus.core.text import one_line
+from homarus.core.value import dataclass
 from homarus.gateway.spending import Spending
 
 ANSWER_TTL_S = 300.0
@@ -23,9 +22,6 @@ MAX_ANSWERS = 1_000
 MAX_ANSWER_CHARS = 8_000_000  # of all of them
 ENDED_TTL_S = 600.0
 MAX_ENDED = 1_000
-MAX_NOTICES = 20  # of one session
-MAX_NOTICED = 200  # sessions
-MAX_NOTICE_CHARS = 2_000
 
 RunStatus: TypeAlias = Literal["ok", "error", "timeout"]
 
@@ -220,43 +216,10 @@ class Runs:
 BROKEN = "the run broke off: a bug, written to the log"
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something an agent should know when it is next spoken to."""
-
-    text: str
-    at_ms: int
-
-
-class Notices:
-    """Notices by session, until the next message takes them along."""
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[Notice]] = OrderedDict()
-
-    def add(self, session_key: str, text: str, at_ms: int) -> None:
-        """One more; the same again at once is the same."""
-        told = one_line(text, MAX_NOTICE_CHARS)  # a line: nobody else's words can be made of it
-        waiting = self._waiting.setdefault(session_key, deque(maxlen=MAX_NOTICES))
-        if not waiting or waiting[-1].text != told:
-            waiting.append(Notice(told, at_ms))
-        self._waiting.move_to_end(session_key)
-        while len(self._waiting) > MAX_NOTICED:
-            self._waiting.popitem(last=False)
-
-    def of(self, session_key: str) -> tuple[Notice, ...]:
-        return tuple(self._waiting.get(session_key, ()))
-
-    def take(self, session_key: str) -> tuple[Notice, ...]:
-        """All of a session's, once."""
-        return tuple(self._waiting.pop(session_key, ()))
-
-
 class Memo:
     """All of it, for one gateway."""
 
     def __init__(self, clock: Clock) -> None:
         self.answers = Answers(clock)
         self.runs = Runs(clock)
-        self.notices = Notices()
         self.spending = Spending()

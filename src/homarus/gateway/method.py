@@ -12,7 +12,7 @@ A method is found by being in a module of `gateway/methods`; nothing is register
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.gateway.frames import first_error
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ Fields that we do not know stay where they are; an entry that makes no sense is 
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.gateway.scopes import missing
 
 Role: TypeAlias = Literal["operator", "node"]

@@ -8,16 +8,17 @@ moment. A config that is wrong changes nothing: the last good one stays, and eve
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from homarus.config.document import Value
-from homarus.config.load import Loaded, load
+from homarus.config.load import Loaded, load, load_text
 from homarus.config.paths import Paths
 from homarus.config.source import gather
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError
+from homarus.core.value import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,8 @@ def judge(before: Loaded, after: Loaded) -> Change:
 class Watch:
     """Looks at the config's files, and tells what came of a change.
 
-    `take` may raise a ConfigError: that change is refused too.
+    `take` may raise a ConfigError: that change is refused too. `able` raises one for a config
+    that the gateway could not start with.
     """
 
     def __init__(
@@ -100,9 +102,12 @@ class Watch:
         *,
         take: Callable[[Change], Awaitable[None]],
         refuse: Callable[[ConfigError], None],
+        able: Callable[[Loaded], None] = lambda _loaded: None,
     ) -> None:
         self._paths, self._env, self._clock = paths, env, clock
-        self._loaded, self._take, self._refuse = loaded, take, refuse
+        self._loaded, self._take, self._refuse, self._able = loaded, take, refuse, able
+        self._turn = asyncio.Lock()  # one change after the other
+        self._latest: Change | ConfigError | None = None
         self._files = self._sources()
         self._seen = self._stamps()
 
@@ -111,8 +116,27 @@ class Watch:
         while True:
             await self._clock.sleep(LOOK_S)
             if self._stamps() != self._seen:
-                await self._settle()
-                await self._read()
+                async with self._turn:
+                    await self._settle()
+                    with suppress(ConfigError):
+                        await self._read()
+
+    async def look(self) -> Change | None:
+        """Read a change now rather than soon; the latest, None when there was none.
+
+        A ConfigError says that it is not in use.
+        """
+        async with self._turn:
+            if (now := self._stamps()) != self._seen:
+                self._seen = now
+                return await self._read()
+        if isinstance(self._latest, ConfigError):
+            raise self._latest.with_traceback(None)
+        return self._latest
+
+    def check(self, text: str) -> None:
+        """Raise a ConfigError if the gateway could not go on with this text as its config."""
+        self._able(load_text(self._paths, self._env, text))
 
     async def _settle(self) -> None:
         """Wait until nobody has written for a moment."""
@@ -120,16 +144,21 @@ class Watch:
             self._seen = now
             await self._clock.sleep(self._loaded.config.gateway.reload.debounce_ms / 1000)
 
-    async def _read(self) -> None:
+    async def _read(self) -> Change:
         try:
             loaded = await asyncio.to_thread(load, self._paths, self._env)
             self._files = self._sources()
             self._seen = self._stamps()
-            await self._take(judge(self._loaded, loaded))
+            change = judge(self._loaded, loaded)
+            await self._take(change)
         except ConfigError as exc:
+            self._latest = exc
             self._refuse(exc)
-        else:
+            raise
+        self._latest = change
+        if change.action != "ignore":  # else the old one is still in use, and compared with
             self._loaded = loaded
+        return change
 
     def _stamps(self) -> tuple[Stamp, ...]:
         return tuple(_stamp(file) for file in self._files)

@@ -1,11 +1,11 @@
 """Sessions as clients see them in lists: rows made of records alone, never of transcripts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from homarus.config.resolve import agent_settings, default_agent
 from homarus.core.errors import UserError
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.gateway.host import Host
 from homarus.gateway.params import MAX_INT
 from homarus.store.base import SessionRecord

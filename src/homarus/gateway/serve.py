@@ -13,8 +13,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from homarus import __version__
@@ -25,11 +24,13 @@ from homarus.core.errors import ConfigError, InUse, UserError
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise
+from homarus.core.value import dataclass
 from homarus.gateway.auth import Auth, resolve_auth
 from homarus.gateway.handshake import Gate
 from homarus.gateway.host import Host
 from homarus.gateway.http import Listener, Site, open_sockets
 from homarus.gateway.json_file import JsonFile
+from homarus.gateway.last_good import keep
 from homarus.gateway.link import POST
 from homarus.gateway.listen import Listen, resolve_listen
 from homarus.gateway.method import Method
@@ -95,6 +96,7 @@ class Plan:
     unbuilt: Mapping[str, str]
     port: int | None = None
     bind: str | None = None
+    problem: ConfigError | None = None  # why `loaded` is the last good config, not the file's
 
 
 async def serve(
@@ -150,17 +152,24 @@ async def _attend(
         plan.paths, plan.env, plan.loaded, plan.clock,
         take=lambda change: _take(plan, gateway, program, bell, change),
         refuse=lambda problem: _reject(gateway, problem),
+        able=lambda loaded: _check(plan, loaded),
     )  # fmt: skip
+    gateway.watch = watch
+    if plan.problem:
+        _reject(gateway, plan.problem)
     async with asyncio.TaskGroup() as group:
         watching = supervise("config watch", watch.run, clock=plan.clock, backoff=Backoff())
         running = [group.create_task(gateway.run(program)), group.create_task(watching)]
         port = gateway.gate.entrance.port
-        with _posted(plan.paths.state, gateway, url):
+        with _posted(plan.paths, gateway, url):
             await gateway.ready.wait()
             gc.freeze()  # what is here now stays: the collector need not look at it again
+            gc.enable()
             ready(url)
             log.info("the gateway is ready on port %d", port)
             running.append(group.create_task(program.warm()))
+            if plan.problem is None:
+                await asyncio.to_thread(keep, plan.paths.state, plan.loaded)
             await bell.wait()
             log.info("%s", bell.reason)
             listener.refuse_more()
@@ -187,7 +196,7 @@ async def _leave(gateway: Gateway, bell: Bell) -> None:
 async def _take(plan: Plan, gateway: Gateway, program: Host, bell: Bell, change: Change) -> None:
     """A new config that can be read. One the gateway could not start with is refused."""
     if change.action == "restart":
-        _prepare(replace(plan, loaded=change.loaded))
+        _check(plan, change.loaded)
     gateway.config_problem = ""
     if change.action == "ignore":
         return
@@ -201,12 +210,18 @@ async def _take(plan: Plan, gateway: Gateway, program: Host, bell: Bell, change:
     if change.ignored:
         log.warning("changed without effect until a restart: %s", ", ".join(change.ignored))
     await program.reload(change.loaded)
+    await asyncio.to_thread(keep, plan.paths.state, change.loaded)
     log.info("the config changed and is in use: %s", shown)
+
+
+def _check(plan: Plan, loaded: Loaded) -> None:
+    """Raise a ConfigError if the gateway could not start with this config."""
+    _prepare(replace(plan, loaded=loaded))
 
 
 def _reject(gateway: Gateway, problem: ConfigError) -> None:
     gateway.config_problem = problem.message
-    log.warning("the changed config is wrong, the last good one stays: %s", problem)
+    log.warning("the config is wrong, the last good one is in use: %s", problem)
     gateway.broadcast("config.rejected", {"message": str(problem)})
 
 
@@ -230,7 +245,7 @@ def _url(listen: Listen, port: int) -> str:
 
 
 @contextmanager
-def _posted(state: Path, gateway: Gateway, url: str) -> Iterator[None]:
+def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
     """Say where the gateway is, for commands of this machine."""
     post: dict[str, Json] = {
         "pid": os.getpid(),
@@ -238,8 +253,9 @@ def _posted(state: Path, gateway: Gateway, url: str) -> Iterator[None]:
         "url": url,
         "version": __version__,
         "startedAtMs": gateway.started_ms,
+        "config": str(paths.config),
     }
-    file = JsonFile(state / POST)
+    file = JsonFile(paths.state / POST)
     file.write(post)
     try:
         yield

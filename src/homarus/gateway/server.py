@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
 from homarus.core.tasks import contain, supervise
+from homarus.core.value import dataclass
 from homarus.gateway import frames
 from homarus.gateway.client import POLICY, RESTART, Connection
 from homarus.gateway.door import Door
@@ -30,6 +30,7 @@ from homarus.gateway.host import Host
 from homarus.gateway.memo import Memo
 from homarus.gateway.method import Caller, Method, Scope
 from homarus.gateway.presence import Presence
+from homarus.gateway.reload import Watch
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Gateway:
         self.memo = Memo(self.clock)
         self.health: Mapping[str, Json] = {}
         self.config_problem = ""  # why the file on disk is not the one in use
+        self.watch: Watch | None = None  # of the config
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1
@@ -113,13 +115,20 @@ class Gateway:
         """Serve with this program behind, until cancelled."""
         with host.bus.subscribe(BUS_SIZE) as news:
             async with asyncio.TaskGroup() as group:
-                self._host, self._group = host, group
+                self._group = group
+                await self._recover(host)  # before any new message could be taken for an old one
+                self._host = host
                 self.ready.set()
                 try:
                     group.create_task(self._keep_up("tick", self._tick))
                     await self._keep_up("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None
+
+    async def _recover(self, host: Host) -> None:
+        """Go on with what an earlier process left; who asks again finds it going."""
+        for row, outcome in await host.recover():
+            self.memo.runs.follow(row.id, row.session, outcome, lambda _outcome: None)
 
     async def _keep_up(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """What every client depends on goes on after a bug, and says so in the log."""

@@ -2,19 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import field
 from uuid import uuid4
 
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, agent_of
 from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Address, Image, Inbound, Json, Wishes
+from homarus.core.value import dataclass
 from homarus.gateway.bounds import Bounds
-from homarus.gateway.memo import Notice
 from homarus.gateway.method import Call
-from homarus.sessions.envelope import stamp
 from homarus.sessions.levels import think_level, think_levels
+from homarus.store.journal import Accepted
 
 MAX_TIMEOUT_S = 7 * 86_400.0
 MAX_WAITING = 100  # messages of one session
@@ -56,31 +55,33 @@ async def check_policy(call: Call, session_key: str) -> None:
         raise InvalidRequest("send blocked by session policy")
 
 
-def begin(
+async def begin(
     call: Call, turn: Turn, done: Callable[[Outcome | None], None] = lambda _outcome: None
 ) -> asyncio.Future[Outcome]:
-    """Hand a turn in. `done` hears how it went: None when it was dropped or broke.
+    """Have a turn answered. `done` hears how it went: None when it was dropped or broke.
 
-    Notices that wait for the session go along, in lines of their own.
+    When this returns, the message is in the journal. Known is raised for one that was there.
     """
     host, memo = call.host, call.gateway.memo
     if memo.runs.count >= MAX_GOING or len(memo.runs.of(turn.session_key)) >= MAX_WAITING:
         raise Unavailable("too many messages wait for an answer; wait for some of them")
-    now_ms = host.clock.now_ms()
-    notices = [_line(notice) for notice in memo.notices.take(turn.session_key)]
-    said = stamp(turn.text, now_ms)
     inbound = Inbound(
         id=turn.run_id,
         address=Address(turn.channel, turn.session_key),
         sender=call.caller.device_id or call.caller.client_id,
-        text="\n".join([*notices, *(["", said] if notices and said else [said] if said else [])]),
+        text=turn.text,
         images=turn.images,
-        at_ms=now_ms,
+        at_ms=host.clock.now_ms(),
         wishes=turn.wishes,
         run_id=turn.run_id,
     )
+    acceptance = await host.accept(turn.session_key, inbound)
+    if acceptance.kind == "conflict":
+        raise InvalidRequest(f"run {turn.run_id} was asked for with another message")
+    if acceptance.kind == "duplicate":
+        raise Known(acceptance.row)
     call.gateway.join_run(turn.run_id, call.caller)
-    outcome = host.put(turn.session_key, inbound)
+    outcome = host.put(turn.session_key, acceptance.row)
 
     def ended(found: Outcome | None) -> None:
         if found is None or found.run_id != turn.run_id:
@@ -89,6 +90,14 @@ def begin(
 
     memo.runs.follow(turn.run_id, turn.session_key, outcome, ended)
     return outcome
+
+
+class Known(Exception):  # noqa: N818 - news, not an error
+    """A message was accepted before, perhaps by a process before this one."""
+
+    def __init__(self, row: Accepted) -> None:
+        super().__init__(row.id)
+        self.row = row
 
 
 def chat_event(
@@ -108,8 +117,3 @@ def _close(call: Call, turn: Turn, outcome: Outcome | None) -> None:
     """A message without a run of its own: another run took it along, or it was dropped."""
     state = "final" if outcome and outcome.status == "answered" else "aborted"
     call.gateway.broadcast("chat", chat_event(turn.run_id, turn.session_key, 0, state))
-
-
-def _line(notice: Notice) -> str:
-    at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).astimezone()
-    return f"System: [{at:%Y-%m-%d %H:%M:%S %Z}] {notice.text}"

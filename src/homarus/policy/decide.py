@@ -1,8 +1,9 @@
 """May this call run? A pure function of the tool's name and the rules."""
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
+
+from homarus.core.value import dataclass
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 

@@ -9,12 +9,12 @@ cache.
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
+from homarus.core.value import dataclass
 from homarus.providers.anthropic_reply import Reply
 from homarus.providers.anthropic_request import (
     API,

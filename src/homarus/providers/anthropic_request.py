@@ -12,9 +12,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homarus.core.message import Image, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.value import dataclass
 from homarus.providers.anthropic_reply import REDACTED
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN, encode

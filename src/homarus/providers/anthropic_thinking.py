@@ -8,10 +8,10 @@ come later, and the oldest for models that are not Claude.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.providers.base import ThinkLevel
 
 # Reasoning may be replayed only behind the very words it was thought behind, or it is refused;

@@ -9,7 +9,6 @@ Everything here blocks and belongs into a thread; the library is loaded when fir
 import importlib.util
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NoReturn
 from urllib.parse import urlsplit, urlunsplit
@@ -22,6 +21,7 @@ from homarus.core.errors import (
     UserError,
 )
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.providers.failures import Problem, Subject, error_of, unreachable
 
 SERVICE = "bedrock-runtime"

@@ -11,10 +11,11 @@ What every provider promises (tests/contract/test_provider.py):
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
 from homarus.core.message import Json, Message
+from homarus.core.value import dataclass
 
 ThinkLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 

@@ -10,9 +10,10 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.providers.anthropic_request import Turn
 from homarus.providers.chat_request import NO_OUTPUT, NO_TEXT, PICTURE_BELOW, PICTURES
 

@@ -5,11 +5,12 @@ wins. A model that stands in neither is used all the same, with guessed limits.
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, field, replace
 from typing import TYPE_CHECKING
 
 from homarus.config.refs import ModelRef, normalize_provider_id
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config, ProviderEntry, ProviderModel

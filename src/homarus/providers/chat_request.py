@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_reply import REASONING_FIELDS
 from homarus.providers.compat import Compat

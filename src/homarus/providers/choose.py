@@ -7,12 +7,12 @@ looked at, so that `homarus models status` can tell.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from homarus.config.refs import normalize_provider_id
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.providers.catalog import BUILT_APIS, DEMO, LOCAL, Vendor, vendors
 
 if TYPE_CHECKING:

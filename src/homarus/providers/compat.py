@@ -6,10 +6,11 @@ what they need, and everyone else the plain dialect that all of them take.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from urllib.parse import urlsplit
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

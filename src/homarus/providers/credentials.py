@@ -29,7 +29,7 @@ rests are remembered by this process alone.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import AuthFailed, ProviderError, RateLimited, UnknownName
 from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import nearest
+from homarus.core.value import dataclass
 from homarus.providers.catalog import entry_of, vendors
 from homarus.providers.ledger import Ledger
 from homarus.providers.logins import Logins

@@ -14,12 +14,12 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from homarus.core.errors import Corrupt, DiskFull, Unreachable, UserError
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 from homarus.providers.catalog import GGUF_MAGIC
 
 # Bytes so far, bytes in all.

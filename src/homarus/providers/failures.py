@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from email.utils import parsedate_to_datetime
 
 from homarus.core.errors import (
@@ -29,6 +29,7 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Json
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 
 MAX_WORDS_CHARS = 300
 MAX_WAIT_S = 24 * 3600.0

@@ -12,7 +12,7 @@ said is void.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from homarus.core.clock import Clock
 from homarus.core.errors import (
@@ -30,6 +30,7 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Message
 from homarus.core.retry import Backoff
+from homarus.core.value import dataclass
 from homarus.providers.base import Delta, Provider, Request, Retried, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.limiter import Limiter

@@ -10,10 +10,11 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import (
     INTERRUPTED,

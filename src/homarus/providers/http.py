@@ -13,13 +13,15 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
 from homarus.core.errors import AuthFailed, BadRequest, ProviderError, StreamBroken
+from homarus.core.faults import fault
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.providers.failures import Subject, broken, refused, timed_out, unreachable
 from homarus.providers.sse import MAX_EVENT_BYTES, EventReader, EventTooLong
 
@@ -96,6 +98,7 @@ class Endpoint:
                         response.headers,
                         self._clock.now_ms(),
                     )
+                fault("provider.asked")
                 answer = Answer(response, subject)
                 yield answer
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as exc:

@@ -7,12 +7,13 @@ loses nothing.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import HomarusError, StoreError, Unreachable, UserError
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.providers.catalog import Model, Price, entry_of, vendors
 
 if TYPE_CHECKING:

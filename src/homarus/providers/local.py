@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Protocol, TypeAlias
@@ -27,6 +26,7 @@ from homarus.core.errors import (
     UserError,
 )
 from homarus.core.message import Image, Json, Message, Origin, Text
+from homarus.core.value import dataclass
 from homarus.providers.base import Delta, Request
 from homarus.providers.catalog import GGUF_MAGIC, LOCAL_MAX_TOKENS, LOCAL_WINDOW, Price
 from homarus.providers.chat_reply import Malformed, Reply

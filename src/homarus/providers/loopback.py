@@ -9,10 +9,11 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import parse_qs, urlsplit
 
 from homarus.core.errors import UserError
+from homarus.core.value import dataclass
 
 HOST = "127.0.0.1"
 PATH = "/callback"

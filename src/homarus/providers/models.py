@@ -8,7 +8,6 @@ made when they are first used and kept until `close`.
 import asyncio
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from homarus.config.paths import Paths
@@ -16,6 +15,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import ProviderError, UnknownName, UserError
 from homarus.core.keys import DEFAULT_AGENT
 from homarus.core.text import nearest
+from homarus.core.value import dataclass
 from homarus.providers.base import Provider
 from homarus.providers.catalog import LOCAL, Model, lookup
 from homarus.providers.choose import Choice, choose

@@ -17,7 +17,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
 
@@ -35,6 +35,7 @@ from homarus.core.errors import (
 from homarus.core.message import Json
 from homarus.core.tasks import task_group
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 from homarus.providers.failures import MIN_SECRET_CHARS, wait_s
 from homarus.providers.loopback import Answer, listening, read_redirect
 

@@ -15,11 +15,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from homarus.core.errors import Conflict, DiskFull, StoreError
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 from homarus.providers.profiles import VERSION, Profiles, Raw, carried_over, parse
 
 FILE = "auth-profiles.json"

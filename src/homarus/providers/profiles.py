@@ -6,12 +6,13 @@ functions change a file's own object in place and leave alone what nobody here k
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from homarus.config.refs import normalize_provider_id
 from homarus.core.message import Json
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 from homarus.providers.rotation import Kind, Slot, Usage
 
 VERSION = 1

@@ -10,10 +10,11 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import (
     INTERRUPTED,

@@ -9,7 +9,7 @@ the same incident and adds nothing; a success that began before it proves nothin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from homarus.core.errors import (
@@ -27,6 +27,7 @@ from homarus.core.errors import (
     StreamBroken,
     Unreachable,
 )
+from homarus.core.value import dataclass
 
 Kind: TypeAlias = Literal["oauth", "token", "api_key"]
 Reason: TypeAlias = Literal["auth", "format", "rate_limit", "billing", "timeout", "unknown"]

@@ -15,7 +15,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from homarus.config.paths import expand
 from homarus.core.errors import AuthFailed
 from homarus.core.message import Json
 from homarus.core.text import one_line
+from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
     from homarus.config.schema import SecretSource

@@ -4,8 +4,9 @@ The table is data; what a command does is written beside what it operates.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from homarus.core.value import dataclass
 
 Category: TypeAlias = Literal[
     "session", "options", "status", "management", "media", "tools", "docks"

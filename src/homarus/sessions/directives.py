@@ -8,13 +8,13 @@ kept as `raw`, for the answer that says which words there are.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 from homarus.core.errors import UserError
 from homarus.core.fences import fence_at, find_fences
 from homarus.core.units import parse_duration_ms
+from homarus.core.value import dataclass
 from homarus.sessions import levels
 from homarus.sessions.commands import is_command_name
 

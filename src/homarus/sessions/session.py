@@ -11,9 +11,9 @@ until its version or its leaf says that somebody else wrote.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 from homarus.core.clock import Clock
@@ -21,7 +21,10 @@ from homarus.core.errors import Conflict, UserError
 from homarus.core.message import Json, Message, Usage
 from homarus.sessions import transcript
 from homarus.sessions.transcript import Draft, Orphan, Settings, Tree
-from homarus.store.base import Entry, Header, SessionRecord, Store
+from homarus.store.base import Entry, Header, SessionRecord, Store, Unit
+
+# What else belongs into the unit that saves these entries.
+Also: TypeAlias = Callable[[Unit, Sequence[Entry]], None]
 
 MAX_LABEL_CHARS: Final = 64
 _KEPT = 32  # loaded sessions
@@ -132,7 +135,7 @@ class Session:
 
     async def begin(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
-        api: str = "", window: int | None = None,
+        api: str = "", window: int | None = None, also: Also | None = None,
     ) -> None:  # fmt: skip
         """Save what a run starts with: the question, and what has changed since the last run.
 
@@ -145,11 +148,33 @@ class Session:
             messages, parent = messages[:-1], self._orphan.parent
         drafts = self._changes(provider, model, thinking, api)
         fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
-        await self._save((*drafts, question), fields, parent, before=_mended(messages))
+        await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
 
-    async def append(self, *items: Message | Draft) -> None:
+    async def go_on(self, entry: str, also: Also) -> bool:
+        """Take up a run that broke off; False when its question is no longer where we are.
+
+        An answer that was cut short is left on a branch of its own. Calls without a result stay
+        without one: who goes on knows which of them were started.
+        """
+        path = Tree(await self._store.entries(self.session_id), self.leaf).path()
+        asked = next((n for n, one in enumerate(path) if one.id == entry), None)
+        if asked is None:
+            return False
+        kept = path[: len(path) - transcript.cut_short(path[asked + 1 :])]
+        leaf = kept[-1].id
+        async with self._store.commit() as unit:
+            if leaf != self.leaf:
+                unit.set_leaf(self.session_id, leaf)
+            also(unit, ())
+        self.leaf, self._orphan = leaf, None
+        whole = transcript.messages_of(kept)
+        open_calls = next((n for n in range(len(whole) - 1, -1, -1) if whole[n].calls), len(whole))
+        self.messages = transcript.pair_calls(whole[:open_calls]) + whole[open_calls:]
+        return True
+
+    async def append(self, *items: Message | Draft, also: Also | None = None) -> None:
         """Add to the transcript, in order, in one unit with the session's new figures."""
-        await self._save(items, self._figures(items), self.leaf)
+        await self._save(items, self._figures(items), self.leaf, also=also)
 
     async def update(self, **fields: Json) -> None:
         """Change settings of the session; None takes one away."""
@@ -234,6 +259,7 @@ class Session:
         parent: str | None,
         *,
         before: list[Message] | None = None,
+        also: Also | None = None,
     ) -> None:
         """One unit; what is in memory changes only after it. `before` replaces the messages."""
         now_ms = self._clock.now_ms()
@@ -241,7 +267,7 @@ class Session:
             record = _with(self.record, fields, now_ms)
             entries = self._entries(items, parent, now_ms)
             try:
-                await self._commit(record, entries)
+                await self._commit(record, entries, also)
             except Conflict:
                 if attempt == _ATTEMPTS or not await self._adopt():
                     raise
@@ -254,7 +280,9 @@ class Session:
         for item, entry in zip(items, entries, strict=True):
             self._note(item, entry)
 
-    async def _commit(self, record: SessionRecord, entries: Sequence[Entry]) -> None:
+    async def _commit(
+        self, record: SessionRecord, entries: Sequence[Entry], also: Also | None
+    ) -> None:
         async with self._store.commit() as unit:
             if self.leaf is None and entries:
                 at_ms = record.updated_ms
@@ -262,6 +290,8 @@ class Session:
             unit.put_session(record, if_version=record.version)
             if entries:
                 unit.append(record.session_id, *entries)
+            if also:
+                also(unit, entries)
 
     async def _adopt(self) -> bool:
         """Somebody wrote since: take that, so that ours goes on top of it."""
@@ -312,6 +342,10 @@ class Sessions:
         while len(self._loaded) > self._kept:
             self._loaded.popitem(last=False)
         return session
+
+    def loaded(self, key: str) -> Session | None:
+        """The session if it is at hand: one with a live run is."""
+        return self._loaded.get(key)
 
     async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
         """Forget a session; whether there was one. Its transcript is put aside, or left there."""

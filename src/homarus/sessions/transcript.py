@@ -8,7 +8,6 @@ import json
 import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, get_args
 
 from homarus.core.message import (
@@ -24,6 +23,7 @@ from homarus.core.message import (
     ToolReturn,
     Usage,
 )
+from homarus.core.value import dataclass
 from homarus.store.base import Entry
 
 _STOPS: Final = frozenset(get_args(StopReason))
@@ -68,12 +68,12 @@ def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> Draft:
     return Draft("custom", {"customType": "model-snapshot", "data": data})
 
 
-def compaction(summary: str, first_kept: str, tokens_before: int) -> Draft:
+def compaction(
+    summary: str, first_kept: str, tokens_before: int, details: Mapping[str, Json] | None = None
+) -> Draft:
     """What came before `first_kept` is now this summary."""
-    return Draft(
-        "compaction",
-        {"summary": summary, "firstKeptEntryId": first_kept, "tokensBefore": tokens_before},
-    )
+    data = {"summary": summary, "firstKeptEntryId": first_kept, "tokensBefore": tokens_before}
+    return Draft("compaction", {**data, "details": details} if details else data)
 
 
 def message_draft(message: Message, at_ms: int = 0) -> Draft:
@@ -397,6 +397,29 @@ def messages_of(path: Sequence[Entry]) -> list[Message]:
     return [message for message in messages if message is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A message of a path, and the entry it stands in."""
+
+    id: str
+    message: Message
+
+
+def lines_of(path: Sequence[Entry]) -> list[Line]:
+    """The messages of a path with their entries' ids; the newest compaction comes first."""
+    read = ((entry.id, read_message(entry)) for entry in _in_context(path))
+    return [Line(entry_id, message) for entry_id, message in read if message is not None]
+
+
+def summary_in(message: Message) -> str:
+    """The summary that a message of a compaction carries; nothing for any other message."""
+    frame, _, end = _SUMMARY.partition("{}")
+    text = message.text if message.role == "user" else ""
+    if not text.startswith(frame) or not text.endswith(end):
+        return ""
+    return text[len(frame) : len(text) - len(end)]
+
+
 def _in_context(path: Sequence[Entry]) -> Sequence[Entry]:
     newest = next((n for n in range(len(path) - 1, -1, -1) if path[n].type == "compaction"), None)
     if newest is None:
@@ -468,6 +491,18 @@ def orphan_of(path: Sequence[Entry]) -> Orphan | None:
     return None
 
 
+def cut_short(path: Sequence[Entry]) -> int:
+    """How many entries at the end of a path are answers that never became whole."""
+    count = 0
+    for entry in reversed(path):
+        message = read_message(entry)
+        origin = message.origin if message else None
+        if origin is None or origin.stop not in {"aborted", "error"}:
+            break
+        count += 1
+    return count
+
+
 def unpaired_calls(messages: Iterable[Message]) -> tuple[ToolCall, ...]:
     """Tool calls that no result follows."""
     waiting: dict[str, ToolCall] = {}
@@ -518,6 +553,11 @@ def is_injected(message: Message) -> bool:
     return (origin.provider, origin.model) == (INJECTED.provider, INJECTED.model)
 
 
-def _interrupted(call: ToolCall, at_ms: int) -> Message:
+def interrupted(call: ToolCall) -> ToolReturn:
+    """What is said of a call whose outcome nobody knows."""
     said = Text("This call was interrupted. Whether it took effect is not known.")
-    return Message("tool", (ToolReturn(call.id, call.name, (said,), is_error=True),), at_ms)
+    return ToolReturn(call.id, call.name, (said,), is_error=True)
+
+
+def _interrupted(call: ToolCall, at_ms: int) -> Message:
+    return Message("tool", (interrupted(call),), at_ms)

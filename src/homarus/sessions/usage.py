@@ -6,9 +6,10 @@ who knows the time zone.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homarus.core.message import Json, Usage
+from homarus.core.value import dataclass
 from homarus.sessions.transcript import read_usage
 from homarus.store.base import Entry
 

@@ -1,12 +1,12 @@
 """What a skill says about itself: who may start it, what it needs, how its needs are installed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast, get_args
 
 from homarus.config import document
 from homarus.core.errors import ConfigError
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 
 InstallKind: TypeAlias = Literal["brew", "node", "go", "uv", "download"]
 

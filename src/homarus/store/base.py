@@ -1,4 +1,4 @@
-"""The Store seam: sessions, transcripts and small records, changed in atomic units.
+"""The Store seam: sessions, transcripts, small records and the journal, changed in atomic units.
 
 What every store promises (tests/contract/test_store.py):
 
@@ -15,11 +15,13 @@ Rows carry a principal from day one: `scoped` narrows a store to one.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from homarus.core.message import Json
 from homarus.core.principal import Principal
+from homarus.core.value import dataclass
+from homarus.store.journal import Journal, JournalUnit, Lease
 
 SEARCHED = ("label", "displayName", "subject")
 
@@ -69,15 +71,7 @@ class Entry:
     seq: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to work on something, alone. Writes made under it carry `token`."""
-
-    name: str
-    token: int
-
-
-class Unit(Protocol):
+class Unit(JournalUnit, Protocol):
     """Writes that happen together. Nothing is visible before the `commit()` block ends."""
 
     def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None: ...
@@ -110,6 +104,11 @@ class Unit(Protocol):
 
 class Store(Protocol):
     """What must survive a restart. See the module's promises."""
+
+    @property
+    def journal(self) -> Journal:
+        """Accepted messages and pending replies; units of the store write it too."""
+        ...
 
     def commit(self) -> AbstractAsyncContextManager[Unit]: ...
 

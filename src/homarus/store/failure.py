@@ -1,5 +1,6 @@
-"""SQLite's errors in our words: what happened, to which file, and what to do next."""
+"""SQLite's errors, and the disk's, in our words: what happened, to which file, what to do next."""
 
+import errno
 import os
 from pathlib import Path
 from types import TracebackType
@@ -9,9 +10,11 @@ import apsw
 from homarus.core.errors import Conflict, Corrupt, DiskFull, InUse, StoreError
 
 
-def store_error(exc: apsw.Error, path: Path) -> StoreError:
-    """The error of ours that an error of SQLite means."""
+def store_error(exc: apsw.Error | OSError, path: Path) -> StoreError:
+    """The error of ours that an error of SQLite or of the system means."""
     match exc:
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return _full(path)
         case apsw.FullError():
             return _full(path)
         case apsw.IOError() if not _room(path):

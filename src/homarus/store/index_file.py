@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from homarus.config import document
 from homarus.core.errors import ConfigError
 from homarus.core.message import Json
 from homarus.core.principal import OWNER
+from homarus.core.value import dataclass
 from homarus.store import rows
 from homarus.store.line import dump, load, read_ms
 from homarus.store.place import Places, Stamp, is_agent_id, is_session_id, make_folder, stamp_of

@@ -7,11 +7,11 @@ have written: neither may lead out of an agent's sessions directory.
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from homarus.core.errors import StoreError, UserError
+from homarus.core.value import dataclass
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

@@ -1,10 +1,11 @@
 """Rows of a database as plain tuples, and what they are asked for by."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import apsw
 
+from homarus.core.value import dataclass
 from homarus.store.base import SEARCHED
 
 

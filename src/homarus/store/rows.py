@@ -1,12 +1,12 @@
 """The statements that change state.sqlite. Each runs on the writer thread, inside a unit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import apsw
 
 from homarus.core.errors import Conflict, NotFound
 from homarus.core.principal import Principal
+from homarus.core.value import dataclass
 from homarus.store.base import Entry
 from homarus.store.query import select
 

@@ -11,10 +11,11 @@ Every record that can be understood is kept; what cannot is handed back as a bad
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.store.base import Entry
 from homarus.store.line import dump, load, read_int, read_ms
 

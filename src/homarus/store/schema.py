@@ -58,6 +58,44 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # To count sessions without reading them.
     "CREATE INDEX sessions_alive ON sessions (team, user, agent) WHERE NOT deleted;",
+    # The journal. A `body` goes when its message is settled. What is open, parked or not yet
+    # sent is little, and has an index of its own.
+    """
+    CREATE TABLE accepted (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL, session TEXT NOT NULL,
+        channel TEXT NOT NULL, account TEXT NOT NULL, message_id TEXT NOT NULL,
+        sender TEXT NOT NULL, preview TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        state TEXT NOT NULL, token INTEGER NOT NULL DEFAULT 0,
+        run TEXT NOT NULL DEFAULT '', session_id TEXT NOT NULL DEFAULT '',
+        entry TEXT NOT NULL DEFAULT '', reply TEXT NOT NULL DEFAULT '',
+        why TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0,
+        duplicates INTEGER NOT NULL DEFAULT 0, settled_ms INTEGER NOT NULL DEFAULT 0,
+        digest TEXT NOT NULL, body TEXT,
+        UNIQUE (team, user, id), UNIQUE (team, user, channel, account, message_id)
+    );
+    CREATE INDEX accepted_open ON accepted (team, user, run)
+        WHERE state IN ('accepted', 'running');
+    CREATE INDEX accepted_parked ON accepted (team, user) WHERE state = 'parked';
+    CREATE TABLE calls (
+        team TEXT NOT NULL, user TEXT NOT NULL, run TEXT NOT NULL, call_id TEXT NOT NULL,
+        PRIMARY KEY (team, user, run, call_id)
+    ) WITHOUT ROWID;
+    CREATE TABLE parcels (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL, run TEXT NOT NULL,
+        channel TEXT NOT NULL, chat TEXT NOT NULL, account TEXT NOT NULL, thread TEXT,
+        text TEXT NOT NULL, at_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL,
+        state TEXT NOT NULL DEFAULT 'pending', token INTEGER NOT NULL DEFAULT 0,
+        receipt TEXT NOT NULL DEFAULT '', why TEXT NOT NULL DEFAULT '',
+        attempts INTEGER NOT NULL DEFAULT 0, not_before_ms INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (team, user, id)
+    );
+    CREATE INDEX parcels_waiting ON parcels (team, user)
+        WHERE state IN ('pending', 'sending');
+    CREATE INDEX parcels_stranded ON parcels (team, user)
+        WHERE state IN ('unknown', 'dead');
+    """,
 )
 
 

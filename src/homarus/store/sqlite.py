@@ -13,11 +13,12 @@ import gc
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import apsw
 
@@ -25,9 +26,11 @@ from homarus.core.errors import Corrupt, StoreError
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
+from homarus.core.value import dataclass
 from homarus.store import rows
-from homarus.store.base import Entry, Header, Lease, SessionRecord, Unit
+from homarus.store.base import Entry, Header, SessionRecord, Unit
 from homarus.store.failure import Translated
+from homarus.store.journal import Lease
 from homarus.store.line import (
     archive_suffix,
     dump,
@@ -42,6 +45,7 @@ from homarus.store.mirror import Mirror
 from homarus.store.place import Places, is_agent_id, is_session_id
 from homarus.store.query import Conditions, select
 from homarus.store.schema import BUSY_MS, check_version, configure, migrate
+from homarus.store.sqlite_journal import JournalSteps, SqliteJournal, Step
 from homarus.store.transcript_file import Repair
 from homarus.store.writer import Writer
 
@@ -49,8 +53,8 @@ from homarus.store.writer import Writer
 _QUICK_ENTRIES = 200
 _EPOCH_SIZE = 1 << 32
 
-_Step: TypeAlias = Callable[[apsw.Connection], None]
 _Read = TypeVar("_Read")
+_T = TypeVar("_T")
 
 
 def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> "SqliteStore":
@@ -175,12 +179,12 @@ def _next_epoch(db: apsw.Connection) -> int:
 
 
 @dataclass(slots=True)
-class _Unit:
+class _Unit(JournalSteps):
     """The steps of one unit, and which files they make stale."""
 
     who: Principal
     places: Places | None  # None: this principal has no files
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     transcripts: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
 
@@ -251,6 +255,7 @@ class SqliteStore:
         self._scope = (who.team, who.user)
         # Files have no place for a team: only the owner's sessions are mirrored.
         self._mirror = engine.mirror if who == OWNER else None
+        self._journal = SqliteJournal(who, self._read, self._write, self.commit, self.lease)
 
     async def __aenter__(self) -> Self:
         if self._mirror:
@@ -270,6 +275,10 @@ class SqliteStore:
         """Transcript files that held unreadable lines, since the store was opened."""
         return self._mirror.repairs if self._mirror else ()
 
+    @property
+    def journal(self) -> SqliteJournal:
+        return self._journal
+
     def scoped(self, principal: Principal) -> "SqliteStore":
         return SqliteStore(self._engine, principal)
 
@@ -280,10 +289,8 @@ class SqliteStore:
         yield unit
         if not unit.steps:
             return
-        if self._engine.writer is None:
-            raise StoreError(f"{self._engine.places.database} was opened for reading only")
         try:
-            await self._engine.writer.run(unit.run)
+            await self._write(unit.run)
         finally:  # a cancelled wait does not undo the commit
             if self._mirror:
                 self._mirror.touched(unit.transcripts, unit.agents)
@@ -391,6 +398,15 @@ class SqliteStore:
         )
         return {record_id: load(text) for record_id, text in found}
 
+    async def until_broken(self) -> StoreError:
+        """Wait for ever, or until the disk fails so that nothing more is taken; the reason.
+
+        Whoever serves must end then: what is on disk is known only to the next start.
+        """
+        writer = self._engine.writer
+        broken: Future[StoreError] = writer.broken if writer else Future()
+        return await asyncio.wrap_future(broken)
+
     async def flush(self) -> None:
         """Bring the files up to date now; they are a moment behind otherwise."""
         if self._mirror:
@@ -398,6 +414,11 @@ class SqliteStore:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._engine.close)
+
+    async def _write(self, job: Callable[[apsw.Connection], _T]) -> _T:
+        if self._engine.writer is None:
+            raise StoreError(f"{self._engine.places.database} was opened for reading only")
+        return await self._engine.writer.run(job)
 
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         self._check_open()

@@ -11,12 +11,12 @@ import logging
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
 from homarus.core.principal import OWNER
+from homarus.core.value import dataclass
 from homarus.store import rows
 from homarus.store.base import Header
 from homarus.store.line import header_line, load

@@ -2,6 +2,9 @@
 
 Each job runs in its own savepoint, so a failing one takes back its own writes only. A commit that
 fails fails every job in it. A batch wakes each event loop once.
+
+When the disk fails in a commit, nobody knows what is on it: every waiter gets the error, and the
+writer takes no more work for good. What was written is found out by opening the database anew.
 """
 
 import asyncio
@@ -9,13 +12,14 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import apsw
 
-from homarus.core.errors import HomarusError, StoreError
+from homarus.core.errors import DiskFull, HomarusError, StoreError
+from homarus.core.faults import fault
+from homarus.core.value import dataclass
 from homarus.store.failure import store_error
 
 T = TypeVar("T")
@@ -53,7 +57,10 @@ class _Outcome:
 
 
 class Writer:
-    """Runs jobs on its connection, in order, in groups."""
+    """Runs jobs on its connection, in order, in groups.
+
+    `broken` gets the reason when it can write no more, though nobody closed it.
+    """
 
     def __init__(self, db: apsw.Connection, path: Path) -> None:
         self._db, self._path = db, path
@@ -61,6 +68,9 @@ class Writer:
         self._later: dict[str, Job[object]] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._why_broken = ""
+        self.broken: Future[StoreError] = Future()
+        self.broken.set_running_or_notify_cancel()  # it is nobody's to cancel
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -109,19 +119,21 @@ class Writer:
     def _put(self, task: _Task) -> None:
         with self._lock:
             if self._closed:
-                raise StoreError(f"{self._path} is closed")
+                raise self._refusal()
             self._tasks.put(task)
 
     def _run(self) -> None:
         batch: list[_Task] = []
+        closing = False
         try:
-            closing = False
-            while not closing:
+            while not closing and not self._why_broken:
                 batch, closing = self._next_batch()
                 if batch or self._later:
                     _settle(self._commit(batch))
                 batch = []
         finally:  # nobody is left waiting, whatever happened above
+            if not closing and not self._why_broken:
+                self._why_broken = "it is closed, its writer broke off"
             self._refuse(batch)
             self._db.close()
 
@@ -143,12 +155,31 @@ class Writer:
             for job in later.values():
                 self._apply(_Task(job, None, Future()))
             outcomes = [self._apply(task) for task in batch]
-            self._db.execute("COMMIT")
         except _EXPECTED as exc:
+            return self._take_back(batch, exc)
+        committed = False
+        try:
+            fault("store.commit")
+            self._db.execute("COMMIT")
+            committed = True
+            fault("store.sync")
+        except (apsw.Error, OSError) as exc:
+            full = isinstance(self._error(exc), DiskFull) and not committed
+            if isinstance(exc, apsw.IOError | OSError) and not full:
+                self._why_broken = f"a commit failed: {exc}"
+            return self._take_back(batch, exc)
+        return outcomes
+
+    def _take_back(self, batch: Sequence[_Task], exc: Exception) -> list[_Outcome]:
+        try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            return [_Outcome(task, error=self._error(exc)) for task in batch]
-        return outcomes
+        except apsw.Error as second:
+            self._why_broken = f"a commit could not be taken back: {second}"
+        lost = bool(self._why_broken)
+        return [
+            _Outcome(task, error=self._refusal() if lost else self._error(exc)) for task in batch
+        ]
 
     def _apply(self, task: _Task) -> _Outcome:
         self._db.execute("SAVEPOINT unit")
@@ -163,7 +194,15 @@ class Writer:
         return _Outcome(task, value)
 
     def _error(self, exc: BaseException) -> BaseException:
-        return store_error(exc, self._path) if isinstance(exc, apsw.Error) else exc
+        return store_error(exc, self._path) if isinstance(exc, apsw.Error | OSError) else exc
+
+    def _refusal(self) -> StoreError:
+        if not self._why_broken:
+            return StoreError(f"{self._path} is closed")
+        return StoreError(
+            f"{self._path} is not written any more: {self._why_broken}",
+            fix="check the disk, then start homarus again",
+        )
 
     def _refuse(self, rest: list[_Task]) -> None:
         with self._lock:
@@ -172,7 +211,9 @@ class Writer:
             task = self._tasks.get()
             if task is not None:
                 rest.append(task)
-        _settle([_Outcome(task, error=StoreError(f"{self._path} is closed")) for task in rest])
+        _settle([_Outcome(task, error=self._refusal()) for task in rest])
+        if self._why_broken:
+            self.broken.set_result(self._refusal())
 
 
 def _settle(outcomes: Sequence[_Outcome]) -> None:

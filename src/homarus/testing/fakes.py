@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
-from homarus.channels.base import Capabilities, Receive
+from homarus.channels.base import Capabilities, Receipt, Receive
 from homarus.core.errors import ProviderError
 from homarus.core.message import (
     Inbound,
@@ -66,10 +66,11 @@ class ScriptedProvider:
 
 
 class ListChannel:
-    """A Channel that receives from one list and sends to another."""
+    """A Channel that receives from one list and sends to another, where a key stands once."""
 
     name = "list"
-    capabilities = Capabilities()
+    account = "default"
+    capabilities = Capabilities(idempotent=True)
 
     def __init__(self, inbound: Iterable[Inbound] = ()) -> None:
         self._inbound = inbound
@@ -79,5 +80,9 @@ class ListChannel:
         for message in self._inbound:
             await receive(message)
 
-    async def send(self, message: Outbound) -> None:
-        self.sent.append(message)
+    async def send(self, message: Outbound) -> Receipt:
+        keys = [sent.key for sent in self.sent]
+        if message.key not in keys:
+            keys.append(message.key)
+            self.sent.append(message)
+        return Receipt(str(keys.index(message.key) + 1))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
@@ -10,8 +10,11 @@ from homarus.core.errors import Conflict, NotFound
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
-from homarus.store.base import SEARCHED, Entry, Header, Lease, SessionRecord, Unit
+from homarus.core.value import dataclass
+from homarus.store.base import SEARCHED, Entry, Header, SessionRecord, Unit
+from homarus.store.journal import Lease
 from homarus.store.line import dump, load
+from homarus.testing.memory_journal import JournalRows, MemoryJournal, MemorySteps
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,13 +34,14 @@ class _Rows:
     sessions: dict[str, SessionRecord] = field(default_factory=dict)
     transcripts: dict[str, _Transcript] = field(default_factory=dict)
     records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
+    journal: JournalRows = field(default_factory=JournalRows)
 
     def copy(self) -> "_Rows":
         transcripts = {
             session_id: replace(transcript, entries=list(transcript.entries))
             for session_id, transcript in self.transcripts.items()
         }
-        return _Rows(dict(self.sessions), transcripts, dict(self.records))
+        return _Rows(dict(self.sessions), transcripts, dict(self.records), self.journal.copy())
 
     def transcript(self, session_id: str) -> _Transcript:
         if session_id not in self.transcripts:
@@ -45,11 +49,12 @@ class _Rows:
         return self.transcripts[session_id]
 
 
-class _Unit:
+class _Unit(MemorySteps):
     """Steps, done when the block ends: on a copy of the rows, which then takes their place."""
 
     def __init__(self) -> None:
         self._steps: list[Callable[[_Rows], None]] = []
+        super().__init__(lambda step: self._steps.append(lambda rows: step(rows.journal)))
 
     def run(self, rows: _Rows) -> None:
         for step in self._steps:
@@ -144,6 +149,9 @@ class MemoryStore:
     def __init__(self, memory: _Memory | None = None, who: Principal = OWNER) -> None:
         self._memory, self._who = memory or _Memory(), who
         self._memory.rows.setdefault(who, _Rows())
+        self._journal = MemoryJournal(
+            lambda: self._rows.journal, self._change_journal, self.commit, self.lease
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,6 +167,16 @@ class MemoryStore:
     @property
     def _rows(self) -> _Rows:
         return self._memory.rows[self._who]
+
+    @property
+    def journal(self) -> MemoryJournal:
+        return self._journal
+
+    def _change_journal(self, change: Callable[[JournalRows], V]) -> V:
+        rows = self._rows.journal.copy()
+        value = change(rows)
+        self._memory.rows[self._who] = replace(self._rows, journal=rows)
+        return value
 
     def scoped(self, principal: Principal) -> "MemoryStore":
         return MemoryStore(self._memory, principal)

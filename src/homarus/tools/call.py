@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from homarus.core.errors import HomarusError, ToolDenied, ToolError, ToolTimeout
+from homarus.core.errors import HomarusError, LeaseLost, ToolDenied, ToolError, ToolTimeout
 from homarus.core.message import Image, Json, Text, ToolCall, ToolReturn
 from homarus.core.text import clip_middle, one_line, reveal
 from homarus.policy.decide import Verdict
@@ -25,14 +25,25 @@ MAX_IMAGES = 20
 MAX_IMAGE_CHARS = 7_000_000  # base64 of five megabytes
 
 Judge: TypeAlias = Callable[[ToolCall], Awaitable[Verdict]]
+Begin: TypeAlias = Callable[[Tool], Awaitable[None]]  # told right before a tool is run
+
+
+async def _at_once(_tool: Tool) -> None:
+    """Nobody keeps books."""
 
 
 async def call(
-    registry: Registry, ctx: ToolContext, call: ToolCall, judge: Judge, max_chars: int = MAX_CHARS
+    registry: Registry,
+    ctx: ToolContext,
+    call: ToolCall,
+    judge: Judge,
+    *,
+    begin: Begin = _at_once,
+    max_chars: int = MAX_CHARS,
 ) -> ToolReturn:
     """Do what the model asked, or say why not. `judge` sees the tool's own name, never an alias."""
     try:
-        result = await _answer(registry, ctx, call, judge)
+        result = await _answer(registry, ctx, call, judge, begin)
         content = tuple(_bounded(result, max_chars))
         details = _plain(call, result.details)
         return ToolReturn(call.id, call.name, content, result.is_error, details)
@@ -43,6 +54,8 @@ async def call(
         # Nobody cancelled this run: something the tool waited for was cancelled under it.
         log.exception("tool %s was cut off", one_line(call.name))
         return _failed(call, f"{one_line(call.name)} was cut off before it was done")
+    except LeaseLost:  # this run is not the one that counts any more
+        raise
     except HomarusError as exc:
         log.info("tool %s: %s", one_line(call.name), one_line(str(exc), 300))
         return _failed(call, clip_middle(str(exc), max_chars))
@@ -52,7 +65,9 @@ async def call(
         return _failed(call, f"{one_line(call.name)} failed by a fault of its own: {told}")
 
 
-async def _answer(registry: Registry, ctx: ToolContext, call: ToolCall, judge: Judge) -> Result:
+async def _answer(
+    registry: Registry, ctx: ToolContext, call: ToolCall, judge: Judge, begin: Begin
+) -> Result:
     tool = registry.get(call.name)
     if call.broken:
         raise ToolError(
@@ -65,6 +80,7 @@ async def _answer(registry: Registry, ctx: ToolContext, call: ToolCall, judge: J
         raise ToolDenied(verdict.why)
     if verdict.action == "ask" and not tool.asks and not await ctx.ask(_question(tool, call)):
         raise ToolDenied(f"{tool.name} needs a person's approval and did not get it")
+    await begin(tool)
     result = await _run(tool, ctx, values)
     return Result((Text(result),)) if isinstance(result, str) else result
 

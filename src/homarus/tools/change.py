@@ -6,11 +6,11 @@ A model writes `\n`; the file keeps the line endings it has, and every other byt
 import difflib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from homarus.core.errors import ToolError
 from homarus.core.text import clip_middle, one_line
+from homarus.core.value import dataclass
 
 CONTEXT_LINES = 3
 _COMPARED_LINES = 1000

@@ -10,9 +10,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
+
+from homarus.core.value import dataclass
 
 Kind: TypeAlias = Literal["file", "folder", "link", "other"]
 

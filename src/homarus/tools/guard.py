@@ -15,12 +15,12 @@ import stat
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.value import dataclass
 from homarus.tools.folder import Entry, Folder, Kind, open_folder
 from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, shown, split
 

@@ -1,10 +1,10 @@
 """A window of lines in a file of any size, in bounded memory and time."""
 
 import os
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from homarus.core.errors import ToolError
+from homarus.core.value import dataclass
 
 MAX_SCAN_BYTES = 1 << 30
 _CHUNK_BYTES = 1 << 20

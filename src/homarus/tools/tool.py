@@ -10,7 +10,7 @@ when it has pictures or details to give.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, get_type_hints
 
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Json, Text
+from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 
 

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -19,9 +19,10 @@ class Table:
     def __init__(self, *script: Message | ProviderError | Hang) -> None:
         self.provider = ScriptedProvider(script)
         self.saved: list[Message] = []
+        self.saves: list[int] = []
+        self.finished: list[str] = []
         self.facts: list[Fact] = []
         self.steering: list[list[Message]] = []
-        self.follow_up: list[list[Message]] = []
         self.running = 0
         self.peak = 0
 
@@ -32,8 +33,13 @@ class Table:
         self.running -= 1
         return ToolReturn(call.id, call.name, (Text(f"did {call.name}"),))
 
-    async def save(self, message: Message) -> None:
-        self.saved.append(message)
+    async def save(self, messages: Sequence[Message]) -> None:
+        self.saved += messages
+        self.saves.append(len(messages))
+
+    async def finish(self, reply: Message) -> None:
+        self.saved.append(reply)
+        self.finished.append(reply.text)
 
     def turn(self) -> Turn:
         return Turn(
@@ -43,9 +49,9 @@ class Table:
             call=self.call,
             alone=lambda call: call.name == "write",
             steering=lambda: self.steering.pop(0) if self.steering else [],
-            follow_up=lambda: self.follow_up.pop(0) if self.follow_up else [],
             emit=self.facts.append,
             save=self.save,
+            finish=self.finish,
             now_ms=lambda: 7,
         )
 
@@ -101,9 +107,26 @@ def test_a_steering_message_skips_the_calls_that_are_left() -> None:
 
 def test_a_message_that_comes_with_the_last_answer_is_answered_in_the_same_run() -> None:
     table = Table(say("first"), say("second"))
-    table.follow_up = [[user("and?")]]
+    table.steering = [[user("and?")]]
     assert table.run().text == "second"
     assert [m.text for m in table.provider.requests[1].messages] == ["hi", "first", "and?"]
+    assert table.saves == [2], "what was said and what it met are saved together"
+    assert table.finished == ["second"]
+
+
+def test_calls_left_open_by_an_earlier_run_are_answered_first() -> None:
+    table = Table(say("done"))
+    done = Message("tool", (ToolReturn("c0", "a", (Text("did a"),)),))
+    assert table.run(user("hi"), calls("a", "b"), done).text == "done"
+    assert results(table.saved) == ["did b"]
+    assert results(table.provider.requests[0].messages) == ["did a", "did b"]
+
+
+def test_a_history_that_ends_in_results_goes_on_with_the_model() -> None:
+    table = Table(say("done"))
+    done = Message("tool", (ToolReturn("c0", "a", (Text("did a"),)),))
+    table.run(user("hi"), calls("a"), done)
+    assert not [f for f in table.facts if isinstance(f, ToolStarted)]
 
 
 def test_an_aborted_answer_is_saved_as_far_as_it_went() -> None:

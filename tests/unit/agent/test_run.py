@@ -1,20 +1,22 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from homarus.agent.agent import Agent
-from homarus.agent.run import BROKE_OFF, Outcome, Runner
+from homarus.agent.books import EMPTY
+from homarus.agent.run import Outcome, Runner
 from homarus.core.bus import Bus
-from homarus.core.errors import Overloaded, ProviderError, UnknownName
-from homarus.core.event import RunEnded
+from homarus.core.errors import LeaseLost, Overloaded, ProviderError, RunBroke, UnknownName
+from homarus.core.event import RunEnded, TextAdded
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound, Message, ToolCall, Wishes
+from homarus.core.message import Address, Inbound, Message, ToolCall, ToolReturn, Wishes, user
 from homarus.providers.base import Delta, Provider, Request, TextDelta
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
 from homarus.sessions.session import Sessions
+from homarus.store.journal import Accepted, Lease, Parcel
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang, ScriptedProvider, say
 from homarus.testing.memory_store import MemoryStore
@@ -34,11 +36,14 @@ class Stage:
 
     def __init__(self, folder: Path, *script: Message | ProviderError | Hang) -> None:
         self.provider: Provider = ScriptedProvider(script)
-        self.bus, clock = Bus(), FakeClock(patient=False)
-        self.sessions = Sessions(MemoryStore(), clock)
+        self.bus, clock, self.store = Bus(), FakeClock(patient=False), MemoryStore()
+        self.sessions = Sessions(self.store, clock)
+        self.steering: list[Accepted] = []
+        self.posted = 0
         self.wishes: list[Wish] = []
         self.runner = Runner(
             sessions=self.sessions,
+            journal=self.store.journal,
             bus=self.bus,
             lanes=Lanes(),
             clock=clock,
@@ -46,8 +51,32 @@ class Stage:
             agent=lambda id_: Agent(id_, "Ada", folder, model="p/m", timeout_s=5.0),
             connect=self.connect,
             ask=lambda _inbound: nobody,
-            waiting=lambda _key: [],
+            steering=self.steer,
+            words=lambda _key, inbound: inbound.text,
+            pack=self.pack,
+            posted=self.note_post,
         )
+
+    def steer(self, _key: str) -> list[Accepted]:
+        told, self.steering = self.steering, []
+        return told
+
+    def pack(self, inbound: Inbound, run: str, text: str) -> list[Parcel]:
+        return [Parcel(f"{run}:0", run, inbound.address, text, 0, 10)]
+
+    def note_post(self) -> None:
+        self.posted += 1
+
+    async def accept(self, inbound: Inbound) -> Accepted:
+        return (await self.store.journal.accept(KEY, inbound, at_ms=1)).row
+
+    def row(self, id_: str = "r1") -> Accepted:
+        found = asyncio.run(self.store.journal.accepted(id_))
+        assert found is not None
+        return found
+
+    def parcels(self) -> list[str]:
+        return [parcel.text for parcel in asyncio.run(self.store.journal.parcels())]
 
     async def connect(self, wish: Wish) -> tuple[Provider, Model]:
         self.wishes.append(wish)
@@ -58,7 +87,7 @@ class Stage:
             with self.bus.subscribe() as events:
                 asyncio.get_running_loop().call_later(0.02, also)
                 try:
-                    return await self.runner(KEY, inbound)
+                    return await self.runner(KEY, [await self.accept(inbound)])
                 finally:
                     events.close()
                     facts = [event.fact async for event in events]
@@ -80,6 +109,19 @@ def test_an_answer_is_saved_and_is_the_outcome(tmp_path: Path) -> None:
     assert (outcome.status, outcome.text, outcome.run_id) == ("answered", "hello", "r1")
     assert stage.messages() == [("user", "hi"), ("assistant", "hello")]
     assert stage.ended == [RunEnded()]
+    assert (stage.row().state, stage.parcels(), stage.posted) == ("answered", ["hello"], 1)
+
+
+def test_a_silent_answer_is_settled_and_sent_to_nobody(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("NO_REPLY"))
+    stage.run(message())
+    assert (stage.row().state, stage.parcels()) == ("silent", [])
+
+
+def test_an_empty_answer_is_said_to_be_one(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say(""))
+    stage.run(message())
+    assert (stage.row().state, stage.parcels()) == ("answered", [EMPTY])
 
 
 def test_a_tool_works_in_the_agents_workspace(tmp_path: Path) -> None:
@@ -95,6 +137,8 @@ def test_a_failure_on_purpose_is_an_outcome_and_nothing_is_lost(tmp_path: Path) 
     assert outcome.status == "failed" and isinstance(outcome.error, Overloaded)
     assert stage.messages()[0] == ("user", "hi")
     assert stage.ended[0].error == "busy (wait)"
+    assert (stage.row().state, stage.row().why) == ("reported", "busy (wait)")
+    assert stage.parcels() == ["busy (wait)"]
 
 
 def test_an_aborted_run_keeps_what_was_said(tmp_path: Path) -> None:
@@ -103,6 +147,7 @@ def test_an_aborted_run_keeps_what_was_said(tmp_path: Path) -> None:
     assert outcome.status == "aborted" and stage.ended[0].aborted
     assert stage.messages()[-1] == ("assistant", "I was saying")
     assert stage.runner.live() == ()
+    assert (stage.row().state, stage.row().why, stage.parcels()) == ("reported", "aborted", [])
 
 
 def test_a_deadline_of_its_own_ends_a_run(tmp_path: Path) -> None:
@@ -111,7 +156,9 @@ def test_a_deadline_of_its_own_ends_a_run(tmp_path: Path) -> None:
     assert outcome.error is not None and "deadline" in outcome.error.message
 
 
-def test_a_bug_is_raised_and_the_run_is_seen_to_break_off(tmp_path: Path) -> None:
+def test_a_bug_is_an_outcome_that_the_sender_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(ScriptedProvider):
         async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
             for number in (0,):
@@ -119,9 +166,129 @@ def test_a_bug_is_raised_and_the_run_is_seen_to_break_off(tmp_path: Path) -> Non
 
     stage = Stage(tmp_path)
     stage.provider = Broken([])
-    with pytest.raises(ZeroDivisionError):
-        stage.run(message())
-    assert stage.ended == [RunEnded(error=BROKE_OFF)]
+    outcome = stage.run(message())
+    assert isinstance(outcome.error, RunBroke) and "ZeroDivisionError" in caplog.text
+    assert stage.row().state == "reported" and "bug" in stage.parcels()[0]
+
+
+def test_a_run_the_program_ends_settles_nothing_and_is_gone_on_with(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Hang(), say("whole"))
+
+    async def main() -> None:
+        row = await stage.accept(message())
+        with stage.bus.subscribe() as events:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(stage.runner(KEY, [row]))
+                async for event in events:
+                    if isinstance(event.fact, TextAdded):
+                        break
+                task.cancel()
+        (left,) = await stage.store.journal.rows("running")
+        assert left.entry and left.attempts == 1
+        await stage.runner(KEY, [left])
+
+    asyncio.run(main())
+    assert stage.messages() == [("user", "hi"), ("assistant", "whole")]
+    assert (stage.row().state, stage.row().attempts) == ("answered", 2)
+
+
+def broken_off(stage: Stage, *messages: Message, started: Sequence[str] = ()) -> Accepted:
+    """A run that was killed after it had saved these."""
+
+    async def main() -> Accepted:
+        row = await stage.accept(message())
+        session = await stage.sessions.load(KEY, "main")
+        async with stage.store.journal.lease(f"session:{KEY}") as lease:
+            await session.begin(
+                user("hi"),
+                provider="p",
+                model="m",
+                also=lambda unit, entries: unit.start(
+                    [row.id], lease, run=row.id, session_id=session.session_id,
+                    entry=entries[-1].id,
+                ),
+            )  # fmt: skip
+            if messages:
+                await session.append(*messages)
+            async with stage.store.journal.commit() as unit:
+                for call_id in started:
+                    unit.call_started(row.id, lease, call_id)
+        stage.sessions = Sessions(stage.store, FakeClock(patient=False))
+        found = await stage.store.journal.accepted(row.id)
+        assert found is not None
+        return found
+
+    return asyncio.run(main())
+
+
+def test_a_call_that_was_not_started_is_run_when_a_run_goes_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("done"))
+    call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
+    row = broken_off(stage, say(call))
+    outcome = asyncio.run(stage.runner(KEY, [row]))
+    assert outcome.text == "done" and (tmp_path / "a.txt").read_text() == "x"
+    assert [role for role, _ in stage.messages()] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_a_call_that_was_started_is_not_run_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("done"))
+    call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
+    row = broken_off(stage, say(call), started=["c"])
+    asyncio.run(stage.runner(KEY, [row]))
+    assert not (tmp_path / "a.txt").exists()
+    assert isinstance(stage.provider, ScriptedProvider)
+    (told,) = stage.provider.requests[0].messages[-1].parts
+    assert isinstance(told, ToolReturn) and "interrupted" in told.text
+    assert asyncio.run(stage.store.journal.calls("r1")) == frozenset()
+
+
+def test_a_conversation_that_went_on_is_not_gone_back_to(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("never"))
+    row = broken_off(stage)
+
+    async def reset() -> None:
+        await (await stage.sessions.load(KEY, "main")).reset()
+
+    asyncio.run(reset())
+    outcome = asyncio.run(stage.runner(KEY, [row]))
+    assert outcome.error is not None and stage.row().state == "reported"
+
+
+def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("first"), say("second"))
+
+    async def main() -> None:
+        row = await stage.accept(message())
+        more = Inbound("2", Address("test", "1"), "ann", "and?", run_id="r2")
+        stage.steering = [await stage.accept(more)]
+        await stage.runner(KEY, [row])
+
+    asyncio.run(main())
+    assert stage.messages() == [
+        ("user", "hi"),
+        ("assistant", "first"),
+        ("user", "and?"),
+        ("assistant", "second"),
+    ]
+    rows = [stage.row("r1"), stage.row("r2")]
+    assert {row.state for row in rows} == {"answered"} and {row.run for row in rows} == {"r1"}
+    assert rows[0].reply == rows[1].reply != "" and rows[0].entry != rows[1].entry
+    assert stage.parcels() == ["second"]
+
+
+def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("late"))
+
+    async def connect(wish: Wish) -> tuple[Provider, Model]:
+        """Somebody else settles the message while this run looks for a model."""
+        async with stage.store.journal.commit() as unit:
+            unit.settle(["r1"], Lease("", 2**62), "reported", at_ms=2, why="by another")
+        return stage.provider, Model("p", "m")
+
+    stage.runner._connect = connect
+    outcome = stage.run(message())
+    assert isinstance(outcome.error, LeaseLost)
+    assert (stage.row().why, stage.messages(), stage.parcels()) == ("by another", [], [])
 
 
 def test_a_wish_for_a_model_beats_session_and_agent(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ class Crowd:
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self.lanes = Lanes(WIDTHS)
+        self.widths = dict(WIDTHS)
         self.group = group
         self.tasks: list[asyncio.Task[None]] = []
         self.doors: list[asyncio.Event] = []
@@ -43,6 +44,11 @@ class Crowd:
         if alive := [task for task in self.tasks if not task.done()]:
             alive[pick % len(alive)].cancel()
 
+    def resize(self, width: int) -> None:
+        """Make `main` wider or narrower, when nobody is between being let in and entering."""
+        self.lanes.resize("main", width)
+        self.widths["main"] = width
+
     async def _work(self, number: int, session: str) -> None:
         async with self.lanes.enter(session):
             self._enter(session, number)
@@ -60,14 +66,14 @@ class Crowd:
 
     def _enter(self, lane: str, number: int) -> None:
         self.inside[lane] += 1
-        assert self.inside[lane] <= WIDTHS[lane], f"{lane} is too full"
+        assert self.inside[lane] <= self.widths[lane], f"{lane} is too full"
         self.entered.setdefault(lane, []).append(number)
 
     def check(self) -> None:
         """What must hold whenever nothing more can happen by itself."""
         for lane in {"main", *self.entered}:
             if self.lanes.depth(lane):
-                assert self.inside[lane] == WIDTHS[lane], f"{lane} waits with room left"
+                assert self.inside[lane] >= self.widths[lane], f"{lane} waits with room left"
         # The order of arrival, seen where one at a time enters: two who are let in together may
         # wake in either order.
         assert self.entered.get("session:0", []) == sorted(self.entered.get("session:0", []))
@@ -80,6 +86,7 @@ step = st.one_of(
     st.tuples(st.sampled_from(["leave", "cancel"]), st.sampled_from([0, 0, 1, 1, 2, 5])),
     st.tuples(st.just("turn"), st.integers(1, 2)),
     st.tuples(st.just("settle"), st.just(0)),
+    st.tuples(st.just("resize"), st.integers(1, 4)),
 )
 
 
@@ -101,6 +108,9 @@ def test_no_order_of_arrivals_ends_and_cancellations_loses_or_doubles_a_place(
             for name, number in steps:
                 if name in acts:
                     acts[name](number)
+                elif name == "resize":
+                    await settle(30)
+                    crowd.resize(number)
                 else:
                     await settle(number or 30)
                     if name == "settle":
@@ -181,7 +191,7 @@ def test_a_release_between_cancellation_and_waking_keeps_the_cancellation() -> N
 
 def test_cancelled_while_waiting_for_the_second_lane_gives_back_the_first() -> None:
     async def main() -> None:
-        lanes = Lanes()
+        lanes = Lanes({"main": 1})
 
         async def worker() -> None:
             async with lanes.enter("session:a", "main"):
@@ -224,3 +234,139 @@ def test_lanes_of_different_names_do_not_wait_for_each_other() -> None:
 def test_a_lane_nobody_could_enter_is_refused(width: int) -> None:
     with pytest.raises(ValueError, match="main"):
         Lanes({"main": width})
+
+
+def test_a_wider_lane_lets_those_in_who_wait() -> None:
+    async def main() -> None:
+        lanes, inside, go = Lanes({"main": 1}), list[int](), asyncio.Event()
+
+        async def worker(number: int) -> None:
+            async with lanes.enter("main"):
+                inside.append(number)
+                await go.wait()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(worker(number))
+            await settle()
+            assert inside == [0]
+            lanes.resize("main", 3)
+            await settle()
+            assert inside == [0, 1, 2] and lanes.depth("main") == 2
+            go.set()
+        assert inside == [0, 1, 2, 3, 4]
+
+    asyncio.run(main())
+
+
+def test_a_narrower_lane_sends_nobody_away_and_fills_once_enough_have_left() -> None:
+    async def main() -> None:
+        lanes, doors, inside = Lanes({"main": 3}), list[asyncio.Event](), list[int]()
+
+        async def worker(number: int) -> None:
+            async with lanes.enter("main"):
+                inside.append(number)
+                await doors[number].wait()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                doors.append(asyncio.Event())
+                group.create_task(worker(number))
+            await settle()
+            lanes.resize("main", 1)
+            for number in range(2):
+                doors[number].set()
+                await settle()
+                assert inside == [0, 1, 2], "two are inside, or one: there is no room"
+            doors[2].set()
+            await settle()
+            assert inside == [0, 1, 2, 3]
+            doors[3].set()
+
+    asyncio.run(main())
+
+
+def test_a_lane_nobody_is_in_has_its_new_width_when_somebody_comes() -> None:
+    async def main() -> None:
+        lanes = Lanes({"main": 1})
+        lanes.resize("main", 2)
+        async with asyncio.timeout(5), lanes.enter("main"), lanes.enter("main"):
+            assert lanes.depth("main") == 0
+        with pytest.raises(ValueError, match="main"):
+            lanes.resize("main", 0)
+
+    asyncio.run(main())
+
+
+def test_who_is_inside_is_known_by_name() -> None:
+    async def main() -> None:
+        lanes, go = Lanes(), asyncio.Event()
+
+        async def worker() -> None:
+            async with lanes.enter("session:a", "main"):
+                await go.wait()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(worker(), name="run a")
+            group.create_task(worker(), name="run b")
+            await settle()
+            assert [one.who for one in lanes.holders("main")] == ["run a"]
+            assert all(one.for_s >= 0 for one in lanes.holders("session:a"))
+            assert lanes.shown()["main"] == (1, 0, 4)
+            assert lanes.depth("session:a") == 1
+            go.set()
+        assert lanes.holders("main") == ()
+        assert lanes.shown()["main"] == (0, 0, 4)
+
+    asyncio.run(main())
+
+
+def test_the_lanes_of_the_program_have_their_widths() -> None:
+    lanes = Lanes({"main": 2})
+    assert {name: width for name, (_, _, width) in lanes.shown().items()} == {
+        "main": 2,
+        "subagent": 8,
+        "cron": 1,
+        "nested": 1,
+    }
+
+
+def test_a_long_wait_is_told_with_those_who_are_inside(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        lanes, go = Lanes(long_s=0.01), asyncio.Event()
+
+        async def worker() -> None:
+            async with lanes.enter("one"):
+                await go.wait()
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            group.create_task(worker(), name="run a")
+            group.create_task(worker(), name="run b")
+            while not caplog.records:  # noqa: ASYNC110 - nobody rings when a line is logged
+                await asyncio.sleep(0.005)
+            go.set()
+
+    asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "run b waits for lane one; inside: run a for 0 s"
+    ]
+
+
+def test_a_short_wait_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        lanes = Lanes(long_s=0.2)
+
+        async def worker() -> None:
+            async with lanes.enter("one"):
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(worker())
+        loop = asyncio.get_running_loop()
+        passed = loop.create_future()
+        loop.call_later(0.3, passed.set_result, None)
+        await passed
+
+    asyncio.run(main())
+    assert caplog.records == []

@@ -23,8 +23,10 @@ from homarus.gateway.link import Guest, Secret
 from homarus.gateway.method import Call, Method, NoParams, Params, find_methods, method
 from homarus.gateway.server import Gateway
 from homarus.providers.models import Models
+from homarus.sessions.notices import Notices
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
+from homarus.store.journal import Acceptance, Accepted
 from homarus.testing.memory_store import MemoryStore
 
 TOKEN = "right-token"
@@ -45,7 +47,7 @@ class FakeHost:
         env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "state")}
         self.paths = Paths.find(env)
         self.loaded: Loaded = load(self.paths, env)
-        self.clock, self.bus = clock, Bus()
+        self.clock, self.bus, self.notices = clock, Bus(), Notices()
         self.store: Store = MemoryStore()
         self.sessions = Sessions(self.store, clock)
         self.models = Models(self.loaded.config, {}, self.paths, clock)
@@ -64,8 +66,14 @@ class FakeHost:
     async def session(self, key: str) -> Session:
         return await self.sessions.load(key, "main")
 
-    def put(self, key: str, inbound: Inbound) -> asyncio.Future[Outcome]:
-        raise AssertionError(f"nobody answers {inbound} in {key}")
+    async def accept(self, key: str, inbound: Inbound) -> Acceptance:
+        return await self.store.journal.accept(key, inbound, at_ms=self.clock.now_ms())
+
+    def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
+        raise AssertionError(f"nobody answers {row} in {key}")
+
+    async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
+        return ()
 
     def abort(self, key: str, run_id: str | None = None) -> Sequence[str]:
         stopped = [run for run, at in self.runs.items() if at == key and run_id in (None, run)]

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import UserError
-from homarus.gateway.http import Site, open_sockets, page_files
+from homarus.gateway.http import Site, open_sockets
 from homarus.gateway.listen import Listen
+from homarus.gateway.pages import page_files
 from tests.unit.gateway.stage import PORT, TOKEN, Stage, play
 
 HERE = {"host": f"127.0.0.1:{PORT}"}

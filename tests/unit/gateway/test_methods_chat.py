@@ -14,6 +14,7 @@ from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.memo import RunFailed
 from homarus.sessions.transcript import message_entry
 from homarus.store.base import Entry, Header
+from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
 from tests.unit.gateway.world import World, answer, world
@@ -81,6 +82,7 @@ def test_a_run_that_failed_is_told_again_with_its_reason(tmp_path: Path) -> None
 
 def test_a_message_during_a_run_is_taken_along_and_told_to_be_done(tmp_path: Path) -> None:
     async def body(it: World) -> None:
+        await (await it.app.session(it.app.key())).update(queueMode="steer")
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
         await it.ended("a")
@@ -88,6 +90,21 @@ def test_a_message_during_a_run_is_taken_along_and_told_to_be_done(tmp_path: Pat
         finals = [c for run_id in "ab" for c in it.gateway.chats(run_id) if c["state"] == "final"]
         assert len(finals) == 2
         assert await it.ask("chat.send", sent("second", "b")) == {"runId": "b", "status": "ok"}
+
+    run(body, tmp_path, answer("one"), answer("two"))
+
+
+def test_a_message_during_a_run_waits_and_gets_a_run_of_its_own(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("first", "a"))
+        await it.ask("chat.send", sent("second", "b"))
+        await it.ended("a")
+        clock = it.app.clock
+        assert isinstance(clock, FakeClock) and it.gateway.chats("b") == []
+        await clock.advance(2)
+        await it.ended("b")
+        said = [c["message"]["content"][0]["text"] for c in it.gateway.chats("b")]
+        assert set(said) == {"two"}
 
     run(body, tmp_path, answer("one"), answer("two"))
 

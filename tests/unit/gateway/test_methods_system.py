@@ -11,10 +11,11 @@ import pytest
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import ToolCall
-from homarus.gateway.memo import MAX_ANSWERS, MAX_ENDED, MAX_NOTICES, Answers, Notices, Runs
+from homarus.gateway.memo import MAX_ANSWERS, MAX_ENDED, Answers, Runs
 from homarus.gateway.methods import UNBUILT
 from homarus.gateway.pairing import Ask
 from homarus.gateway.spending import Spending
+from homarus.sessions.notices import MAX_NOTICES, Notices
 from homarus.sessions.usage import summarise
 from homarus.store.base import Entry
 from homarus.testing.clock import FakeClock

@@ -1,120 +1,669 @@
+"""The inbox: every message is answered by one run, or given up once, and whoever waits is told."""
+
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from homarus.core.message import Address, Inbound
-from homarus.sessions.inbox import Inbox
+from homarus.core.message import Address, Image, Inbound, Wishes
+from homarus.sessions.inbox import NO_ROOM, OVERTAKEN, Inbox
+from homarus.sessions.levels import QueueDrop, QueueMode
+from homarus.sessions.queue import COLLECTED, QueueSettings
+from homarus.store.journal import Accepted
+from homarus.testing.clock import FakeClock
 
-WHERE = Address(channel="test", chat="1")
-
-
-def message(text: str) -> Inbound:
-    return Inbound(text, WHERE, "ann", text)
-
-
-class Runs:
-    """Runs that wait for a word, and record what they answered."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-        self.gate = asyncio.Event()
-        self.inbox: Inbox[str]
-        self.take_at_the_end = False
-
-    async def __call__(self, session: str, inbound: Inbound) -> str:
-        self.started.append(inbound.text)
-        await self.gate.wait()
-        taken = self.inbox.take(session) if self.take_at_the_end else []
-        return "+".join([inbound.text, *(m.text for m in taken)])
+ONE_SECOND = QueueSettings()
+AT_ONCE = QueueSettings(mode="followup", debounce_ms=0)
 
 
-def in_inbox(body: Callable[[Inbox[str], Runs], Awaitable[None]]) -> None:
+def row(text: str, *, chat: str = "1", images: int = 0, wishes: Wishes | None = None) -> Accepted:
+    pictures = tuple(Image(f"{text}{n}", "image/png") for n in range(images))
+    inbound = Inbound(
+        text, Address("test", chat), "ann", text, pictures, wishes=wishes or Wishes(), run_id=text
+    )
+    return Accepted(text, "s", "test", "default", text, "ann", text, 1, inbound=inbound)
+
+
+def ids(rows: Sequence[Accepted]) -> list[str]:
+    return [each.id for each in rows]
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: it ends when told, and looks for news when told."""
+
+    session: str
+    rows: Sequence[Accepted]
+    text: str
+    told: list[Accepted] = field(default_factory=list)
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+    fails: bool = False
+    aborted: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.rows[0].id
+
+    @property
+    def answers(self) -> list[str]:
+        return [*ids(self.rows), *(each.id for each in self.told if each.id)]
+
+
+class World:
+    """An inbox, the runs it started, and what it gave up."""
+
+    def __init__(self, group: asyncio.TaskGroup, rule: QueueSettings = AT_ONCE) -> None:
+        self.clock = FakeClock()
+        self.rule = rule
+        self.runs: list[Run] = []
+        self.live: dict[str, Run] = {}
+        self.settled: list[tuple[str, str]] = []
+        self.settle_fails = False
+        self.inbox: Inbox[str] = Inbox(
+            self.start,
+            group,
+            self.clock,
+            settings=lambda _session, _row: self.rule,
+            interrupt=self.interrupt,
+            settle=self.settle,
+        )
+
+    async def start(self, session: str, rows: Sequence[Accepted], text: str) -> str:
+        run = Run(session, rows, text)
+        assert session not in self.live, "two runs at once"
+        self.live[session] = run
+        self.runs.append(run)
+        try:
+            await run.end.wait()
+            if run.fails:
+                raise ZeroDivisionError
+            return f"aborted {run.name}" if run.aborted else run.name
+        finally:
+            del self.live[session]
+
+    def interrupt(self, session: str) -> None:
+        run = self.live[session]
+        run.aborted = True
+        run.end.set()
+
+    async def settle(self, rows: Sequence[Accepted], why: str) -> None:
+        await asyncio.sleep(0)
+        if self.settle_fails:
+            raise OSError("no room")
+        self.settled += [(each.id, why) for each in rows]
+
+    def put(self, text: str, mode: QueueMode | None = None, **more: object) -> "Promise":
+        chat, images = str(more.get("chat", "1")), int(str(more.get("images", 0)))
+        rule = replace(self.rule, mode=mode) if mode else None
+        return self.inbox.put("s", row(text, chat=chat, images=images), rule)
+
+    def look(self, session: str = "s") -> list[Accepted]:
+        news = self.inbox.take(session)
+        self.live[session].told += news
+        return news
+
+    async def finish(self, session: str = "s") -> None:
+        await settle()
+        self.live[session].end.set()
+        await settle()
+
+    async def finish_all(self) -> None:
+        for _ in range(200):
+            await self.clock.advance(60)
+            if not self.live:
+                return
+            for run in list(self.live.values()):
+                run.end.set()
+        raise AssertionError("it never comes to rest")
+
+
+Promise = asyncio.Future[str]
+
+
+async def settle(turns: int = 30) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+def in_world(body: Callable[[World], Awaitable[None]], rule: QueueSettings = AT_ONCE) -> None:
     async def main() -> None:
-        runs = Runs()
-        async with asyncio.TaskGroup() as group:
-            runs.inbox = Inbox(runs, group)
-            await body(runs.inbox, runs)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            await body(World(group, rule))
 
     asyncio.run(main())
 
 
 def test_a_message_starts_a_run_and_is_told_its_outcome() -> None:
-    async def body(inbox: Inbox[str], runs: Runs) -> None:
-        runs.gate.set()
-        assert await inbox.put("s", message("one")) == "one"
+    async def body(world: World) -> None:
+        promise = world.put("one")
+        await world.finish()
+        assert await promise == "one"
+        assert (ids(world.runs[0].rows), world.runs[0].text) == (["one"], "")
 
-    in_inbox(body)
+    in_world(body)
 
 
 def test_two_sessions_run_side_by_side() -> None:
-    async def body(inbox: Inbox[str], runs: Runs) -> None:
-        first, second = inbox.put("a", message("one")), inbox.put("b", message("two"))
-        await asyncio.sleep(0)
-        assert runs.started == ["one", "two"]
-        runs.gate.set()
-        assert (await first, await second) == ("one", "two")
+    async def body(world: World) -> None:
+        first, second = world.inbox.put("a", row("one")), world.inbox.put("b", row("two"))
+        await settle()
+        assert set(world.live) == {"a", "b"}
+        await world.finish("b")
+        assert second.result() == "two" and not first.done()
+        await world.finish("a")
 
-    in_inbox(body)
-
-
-def test_a_live_run_takes_what_waits_and_answers_for_it() -> None:
-    async def body(inbox: Inbox[str], runs: Runs) -> None:
-        runs.take_at_the_end = True
-        first, second = inbox.put("s", message("one")), inbox.put("s", message("two"))
-        await asyncio.sleep(0)
-        runs.gate.set()
-        assert (await first, await second) == ("one+two", "one+two")
-        assert runs.started == ["one"]
-
-    in_inbox(body)
+    in_world(body)
 
 
-def test_what_comes_after_the_last_look_gets_a_run_of_its_own_in_order() -> None:
-    async def body(inbox: Inbox[str], runs: Runs) -> None:
-        promises = [inbox.put("s", message(text)) for text in ("one", "two", "three")]
-        await asyncio.sleep(0)
-        runs.gate.set()
+def test_a_live_run_takes_what_steers_it_and_answers_for_it() -> None:
+    async def body(world: World) -> None:
+        first, second = world.put("one"), world.put("two", "steer")
+        await settle()
+        assert ids(world.look()) == ["two"]
+        assert world.look() == []
+        await world.finish()
+        assert (await first, await second) == ("one", "one")
+        assert len(world.runs) == 1
+
+    in_world(body)
+
+
+def test_nothing_steers_a_session_that_is_idle() -> None:
+    async def body(world: World) -> None:
+        assert world.inbox.take("s") == []
+
+    in_world(body)
+
+
+@pytest.mark.parametrize("mode", ["steer", "followup"])
+def test_what_comes_after_the_last_look_gets_a_run_of_its_own_in_order(mode: QueueMode) -> None:
+    async def body(world: World) -> None:
+        promises = [world.put(text, mode) for text in ("one", "two", "three")]
+        for _ in promises:
+            await world.finish()
         assert [await promise for promise in promises] == ["one", "two", "three"]
-        assert runs.started == ["one", "two", "three"]
+        assert [run.text for run in world.runs] == ["", "", ""]
 
-    in_inbox(body)
+    in_world(body)
 
 
-@pytest.mark.filterwarnings("default")
+def test_a_message_from_another_chat_does_not_steer() -> None:
+    async def body(world: World) -> None:
+        world.put("one")
+        other = world.put("two", "steer", chat="2")
+        await settle()
+        assert world.look() == []
+        await world.finish()
+        await world.finish()
+        assert await other == "two"
+
+    in_world(body)
+
+
+def test_a_backlog_steers_and_is_answered_by_its_own_run() -> None:
+    async def body(world: World) -> None:
+        first, second = world.put("one"), world.put("two", "steer-backlog")
+        await settle()
+        (news,) = world.look()
+        assert (news.id, news.inbound and news.inbound.text) == ("", "two")
+        assert world.look() == [], "it is told once"
+        await world.finish()
+        await world.finish()
+        assert (await first, await second) == ("one", "two")
+        assert [run.answers for run in world.runs] == [["one"], ["two"]]
+
+    in_world(body)
+
+
+def test_what_is_collected_is_one_question_after_a_while_of_quiet() -> None:
+    async def body(world: World) -> None:
+        first = world.put("one")
+        later = [world.put("two", images=1), world.put("three")]
+        await world.finish()
+        assert len(world.runs) == 1
+        await world.clock.advance(0.5)
+        later.append(world.put("four", images=2))
+        await world.clock.advance(0.9)
+        assert len(world.runs) == 1, "somebody spoke half a second before"
+        await world.clock.advance(0.2)
+        run = world.runs[1]
+        assert run.text == (
+            f"{COLLECTED}\n\n---\nQueued #1\ntwo\n\n---\nQueued #2\nthree\n\n---\nQueued #3\nfour"
+        )
+        assert ids(run.rows) == ["two", "three", "four"]
+        pictures = [
+            image.data for each in run.rows if each.inbound for image in each.inbound.images
+        ]
+        assert pictures == ["two0", "four0", "four1"]
+        await world.finish()
+        assert await first == "one"
+        assert [await promise for promise in later] == ["two"] * 3
+
+    in_world(body, ONE_SECOND)
+
+
+def test_one_message_alone_is_not_dressed_up_as_a_collection() -> None:
+    async def body(world: World) -> None:
+        world.put("one")
+        world.put("two")
+        await world.finish()
+        await world.clock.advance(1)
+        assert world.runs[1].text == ""
+        await world.finish()
+
+    in_world(body, ONE_SECOND)
+
+
+def test_what_goes_to_different_places_is_not_merged_and_stays_in_order() -> None:
+    async def body(world: World) -> None:
+        world.put("one")
+        for text, chat in (("a", "1"), ("b", "1"), ("x", "2"), ("c", "1")):
+            world.put(text, chat=chat)
+        world.inbox.put("s", row("fast", wishes=Wishes(model="small")))
+        await world.finish_all()
+        assert [run.answers for run in world.runs] == [["one"], ["a", "b"], ["x"], ["c"], ["fast"]]
+
+    in_world(body, ONE_SECOND)
+
+
+def test_there_is_no_waiting_for_quiet_when_there_is_no_more_room() -> None:
+    async def body(world: World) -> None:
+        for text in ("one", "two", "three"):
+            world.put(text)
+        await world.finish()
+        assert [run.answers for run in world.runs] == [["one"], ["two", "three"]]
+        await world.finish()
+
+    in_world(body, replace(ONE_SECOND, cap=2))
+
+
+@pytest.mark.parametrize(
+    ("drop", "gone", "stay"),
+    [("old", ["two"], ["three", "four"]), ("new", ["four"], ["two", "three"])],
+)
+def test_what_has_no_room_is_settled_with_the_reason(
+    drop: QueueDrop, gone: list[str], stay: list[str]
+) -> None:
+    rule = replace(AT_ONCE, cap=2, drop=drop)
+
+    async def body(world: World) -> None:
+        promises = {text: world.put(text) for text in ("one", "two", "three", "four")}
+        await settle()
+        assert world.settled == [(text, NO_ROOM.format(cap=2, drop=drop)) for text in gone]
+        assert all(promises[text].cancelled() for text in gone)
+        assert ids(world.inbox.waiting("s")) == stay
+        await world.finish_all()
+        assert [run.answers for run in world.runs] == [["one"], [stay[0]], [stay[1]]]
+
+    in_world(body, rule)
+
+
+def test_of_what_has_no_room_a_line_goes_with_the_next_question_and_is_answered_with_it() -> None:
+    rule = replace(ONE_SECOND, cap=2)
+
+    async def body(world: World) -> None:
+        world.put("one")
+        lost = [world.put("two\nlines", images=2), world.put("x" * 300)]
+        kept = [world.put("four"), world.put("five")]
+        assert world.inbox.depth() == 4
+        await world.finish()
+        run, told = world.runs[1], "[Queue overflow] Dropped 2 messages due to cap.\nSummary:\n"
+        assert run.text.split("\n\n")[:3] == [
+            COLLECTED,
+            f"{told}- two lines [2 pictures]\n- {'x' * 159}…",
+            "---\nQueued #1\nfour",
+        ]
+        assert run.answers == ["four", "five", "two\nlines", "x" * 300]
+        assert not any(each.inbound.images for each in run.rows if each.inbound)
+        await world.finish()
+        assert [await promise for promise in (*lost, *kept)] == ["four"] * 4
+        assert world.settled == []
+
+    in_world(body, rule)
+
+
+def test_a_summary_goes_before_a_single_question_and_stands_alone_when_that_is_dropped() -> None:
+    rule = replace(AT_ONCE, cap=1, drop="summarize")
+
+    async def body(world: World) -> None:
+        world.put("one")
+        lost, _ = world.put("two"), world.put("three")
+        await world.finish()
+        told = "[Queue overflow] Dropped 1 message due to cap.\nSummary:\n- two"
+        assert world.runs[1].text == f"{told}\n\nthree"
+        again, last = world.put("four"), world.put("five")
+        assert ids(world.inbox.drop("s", "five")) == ["five"]
+        await world.finish()
+        assert world.runs[2].text == told.replace("two", "four")
+        assert world.runs[2].answers == ["four"]
+        await world.finish()
+        assert (await lost, await again, last.cancelled()) == ("three", "four", True)
+
+    in_world(body, rule)
+
+
+def test_one_chat_cannot_push_out_what_another_said() -> None:
+    async def body(world: World) -> None:
+        world.put("one")
+        world.put("quiet", chat="2")
+        for n in range(5):
+            world.put(f"loud {n}")
+        await world.finish_all()
+        assert "quiet" in [name for run in world.runs for name in run.answers]
+        assert [text for text, _ in world.settled] == [f"loud {n}" for n in range(4)]
+
+    in_world(body, replace(AT_ONCE, cap=1, drop="old"))
+
+
+def test_an_interrupt_stops_the_run_and_goes_first_instead_of_what_its_chat_asked_before() -> None:
+    async def body(world: World) -> None:
+        first = world.put("one")
+        await settle()
+        other, older = world.put("other", chat="2"), world.put("older")
+        newest = world.put("newest", "interrupt")
+        await settle()
+        assert await first == "aborted one"
+        assert older.cancelled() and world.settled == [("older", OVERTAKEN)]
+        await world.finish()
+        await world.finish_all()
+        assert (await newest, await other) == ("newest", "other")
+        assert [run.answers for run in world.runs] == [["one"], ["newest"], ["other"]]
+
+    in_world(body, ONE_SECOND)
+
+
+def test_an_interrupt_before_the_run_has_begun_takes_its_place() -> None:
+    async def body(world: World) -> None:
+        first, second = world.put("one"), world.put("two", "interrupt")
+        third = world.put("three", "interrupt")
+        await world.finish()
+        assert first.cancelled() and second.cancelled()
+        assert await third == "three"
+        assert [text for text, _ in world.settled] == ["one", "two"]
+
+    in_world(body)
+
+
+def test_an_interrupt_does_not_wait_for_quiet() -> None:
+    async def body(world: World) -> None:
+        world.put("one")
+        world.put("two")
+        await world.finish()
+        assert world.clock.sleepers == 1
+        world.put("now", "interrupt")
+        await settle()
+        assert world.live["s"].name == "now"
+        assert world.settled == [("two", OVERTAKEN)]
+        await world.finish()
+
+    in_world(body, ONE_SECOND)
+
+
+def test_what_cannot_be_settled_is_logged_and_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(world: World) -> None:
+        world.settle_fails = True
+        world.put("one")
+        older = world.put("two")
+        world.put("three")
+        await world.finish_all()
+        assert older.cancelled() and world.settled == []
+
+    in_world(body, replace(AT_ONCE, cap=1, drop="old"))
+    assert "settling failed" in caplog.text
+
+
 def test_a_bug_in_one_run_reaches_its_sender_and_leaves_the_others_alone() -> None:
-    async def broken(session: str, inbound: Inbound) -> str:
-        if inbound.text == "bad":
-            raise ZeroDivisionError
-        return inbound.text
+    async def body(world: World) -> None:
+        bad, next_one = world.inbox.put("a", row("bad")), world.inbox.put("a", row("next"))
+        good = world.inbox.put("b", row("good"))
+        await settle()
+        world.live["a"].fails = True
+        await world.finish("a")
+        with pytest.raises(ZeroDivisionError):
+            await bad
+        await world.finish("b")
+        await world.finish("a")
+        assert (await good, await next_one) == ("good", "next")
 
+    in_world(body)
+
+
+def test_a_cancellation_from_within_ends_that_run_only() -> None:
     async def main() -> None:
+        async def start(_session: str, rows: Sequence[Accepted], _text: str) -> str:
+            if rows[0].id == "bad":
+                raise asyncio.CancelledError
+            return rows[0].id
+
         async with asyncio.TaskGroup() as group:
-            inbox: Inbox[str] = Inbox(broken, group)
-            bad, good = inbox.put("a", message("bad")), inbox.put("b", message("good"))
-            with pytest.raises(ZeroDivisionError):
-                await bad
+            world = World(group)
+            inbox: Inbox[str] = Inbox(
+                start,
+                group,
+                world.clock,
+                settings=lambda _session, _row: AT_ONCE,
+                interrupt=world.interrupt,
+                settle=world.settle,
+            )
+            bad, good = inbox.put("s", row("bad")), inbox.put("s", row("good"))
             assert await good == "good"
-            assert await inbox.put("a", message("again")) == "again"
+            assert bad.cancelled()
 
     asyncio.run(main())
 
 
 def test_what_waits_can_be_given_up_whole_or_by_its_run() -> None:
-    async def body(inbox: Inbox[str], runs: Runs) -> None:
-        first = inbox.put("s", message("first"))
-        named = [
-            inbox.put("s", Inbound(name, WHERE, "ann", name, run_id=name))
-            for name in ("a", "b", "c")
-        ]
-        await asyncio.sleep(0)
-        assert inbox.drop("s", "b") == ("b",)
-        assert inbox.drop("s", "none") == ()
-        assert inbox.drop("other") == ()
+    async def body(world: World) -> None:
+        first = world.put("first")
+        await settle()
+        named = [world.put(name) for name in ("a", "b", "c")]
+        assert ids(world.inbox.drop("s", "b")) == ["b"]
+        assert world.inbox.drop("s", "none") == ()
+        assert world.inbox.drop("other") == ()
         assert [promise.cancelled() for promise in named] == [False, True, False]
-        assert inbox.drop("s") == ("a", "c")
-        runs.gate.set()
+        assert ids(world.inbox.drop("s")) == ["a", "c"]
+        await world.finish()
         assert await first == "first"
-        assert runs.started == ["first"]
+        assert len(world.runs) == 1
 
-    in_inbox(body)
+    in_world(body)
+
+
+def test_a_run_that_has_not_begun_can_be_given_up() -> None:
+    async def body(world: World) -> None:
+        first, second = world.put("one"), world.put("two")
+        assert ids(world.inbox.drop("s", "one")) == ["one"]
+        assert world.inbox.drop("s", "one") == ()
+        await world.finish()
+        assert first.cancelled() and await second == "two"
+        assert [run.name for run in world.runs] == ["two"]
+
+    in_world(body)
+
+
+def test_rows_of_an_earlier_run_are_taken_up_together_and_never_pushed_out() -> None:
+    async def body(world: World) -> None:
+        begun = world.inbox.begin("s", [row("one"), row("along")])
+        later = world.inbox.begin("s", [row("two"), row("with it")])
+        world.put("three")
+        world.put("four")
+        await world.finish_all()
+        assert [run.answers for run in world.runs] == [
+            ["one", "along"],
+            ["two", "with it"],
+            ["four"],
+        ]
+        assert (await begun, await later) == ("one", "two")
+        assert [text for text, _ in world.settled] == ["three"]
+
+    in_world(body, replace(AT_ONCE, cap=1, drop="old"))
+
+
+def test_a_closed_inbox_lets_the_live_run_end_and_begins_nothing_more() -> None:
+    async def body(world: World) -> None:
+        live, waits = world.put("one"), world.put("two")
+        await settle()
+        world.inbox.close()
+        late = [world.put("three"), world.inbox.begin("s", [row("four")])]
+        assert waits.cancelled() and all(promise.cancelled() for promise in late)
+        await world.finish()
+        assert await live == "one"
+        assert (len(world.runs), world.settled, world.inbox.depth()) == (1, [], 0)
+
+    in_world(body)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5])
+def test_when_the_program_ends_every_promise_is_cancelled_and_nothing_new_begins(
+    turns: int,
+) -> None:
+    async def main() -> None:
+        promises, worlds = list[Promise](), list[World]()
+
+        async def program() -> None:
+            async with asyncio.TaskGroup() as group:
+                worlds.append(World(group))
+                promises.extend(worlds[0].put(text) for text in ("one", "two", "three"))
+                await settle(turns)
+                raise OSError("the disk is gone")
+
+        with pytest.raises(ExceptionGroup):
+            await program()
+        (world,) = worlds
+        promises.append(world.put("four"))
+        assert all(promise.cancelled() for promise in promises)
+        assert [run.name for run in world.runs] == (["one"] if turns else [])
+        assert world.inbox.depth() == 0 and not world.inbox._boxes
+
+    asyncio.run(main())
+
+
+# Every order of events
+
+
+MODES: list[QueueMode] = ["steer", "followup", "collect", "steer-backlog", "interrupt"]
+DROPS: list[QueueDrop] = ["old", "new", "summarize"]
+rules = st.builds(
+    QueueSettings,
+    st.sampled_from(MODES),
+    st.sampled_from([0, 500]),
+    st.integers(1, 4),
+    st.sampled_from(DROPS),
+)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), rules, st.sampled_from(["1", "1", "2"])),
+        st.tuples(st.sampled_from(["look", "end", "fail", "drop", "turn", "time", "begin"])),
+        st.tuples(st.just("drop one"), st.integers(0, 20)),
+    ),
+    max_size=40,
+)
+
+
+class Story:
+    """What a list of steps does to a world, and what must be true at its end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.promises: dict[str, Promise] = {}
+        self.dropped: list[str] = []
+        self.begun: set[str] = set()
+
+    def put(self, rule: QueueSettings, chat: str) -> None:
+        name = f"m{len(self.promises)}"
+        self.promises[name] = self.world.inbox.put("s", row(name, chat=chat), rule)
+
+    def begin(self) -> None:
+        names = [f"m{len(self.promises) + n}" for n in range(2)]
+        promise = self.world.inbox.begin("s", [row(name) for name in names])
+        self.begun.add(names[0])
+        self.promises |= dict.fromkeys(names, promise)
+
+    def drop(self, name: str | None = None) -> None:
+        self.dropped += ids(self.world.inbox.drop("s", name))
+
+    async def play(self, step: tuple[object, ...]) -> None:
+        live = self.world.live.get("s")
+        match step:
+            case ("put", QueueSettings() as rule, str(chat)):
+                self.put(rule, chat)
+            case ("begin",):
+                self.begin()
+            case ("look",) if live and not live.end.is_set():
+                self.world.look()
+            case ("end" | "fail" as how,) if live:
+                live.fails = how == "fail"
+                live.end.set()
+            case ("drop",):
+                self.drop()
+            case ("drop one", int(number)):
+                self.drop(f"m{number}")
+            case ("time",):
+                await self.world.clock.advance(0.3)
+            case ("turn",):
+                await asyncio.sleep(0)
+
+    def check(self) -> None:
+        """Each message met one fate, and its promise says which."""
+        fates: Counter[str] = Counter(self.dropped)
+        fates.update(name for name, _ in self.world.settled)
+        answered: dict[str, Run] = {}
+        for run in self.world.runs:
+            fates.update(run.answers)
+            answered |= dict.fromkeys(run.answers, run)
+        assert fates == dict.fromkeys(self.promises, 1)
+        for name, promise in self.promises.items():
+            if (met := answered.get(name)) is None:
+                assert promise.cancelled(), name
+            elif met.fails:
+                assert isinstance(promise.exception(), ZeroDivisionError)
+            else:
+                assert promise.result().removeprefix("aborted ") == met.name
+        for run in self.world.runs:
+            whole = [each.inbound.text for each in run.rows if each.inbound]
+            known = run.name in self.begun  # its question was asked before
+            assert known or all(text in (run.text or whole[0]) for text in whole)
+            assert len({each.inbound.address for each in run.rows if each.inbound}) == 1
+
+
+@settings(max_examples=400, deadline=None)
+@given(steps)
+def test_no_order_of_events_loses_a_message_or_answers_it_twice(
+    played: list[tuple[object, ...]],
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            story = Story(World(group))
+            for step in played:
+                await story.play(step)
+            await story.world.finish_all()
+            story.check()
+            assert story.world.inbox.depth() == 0 and not story.world.inbox._boxes
+
+    asyncio.run(main())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["steer", "followup", "collect"]),
+    st.lists(st.sampled_from(["put", "put", "put", "look", "end", "turn", "time"]), max_size=40),
+)
+def test_messages_of_one_mode_are_told_in_the_order_they_came(
+    mode: QueueMode, played: list[str]
+) -> None:
+    rule = QueueSettings(mode, debounce_ms=500, cap=100)
+
+    async def main() -> None:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            story = Story(World(group))
+            for step in played:
+                await story.play(("put", rule, "1") if step == "put" else (step,))
+            await story.world.finish_all()
+            told = [name for run in story.world.runs for name in run.answers]
+            assert told == list(story.promises)
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from homarus.core import faults
 from homarus.core.errors import Conflict, DiskFull, StoreError
 from homarus.store.writer import Writer
 
@@ -245,4 +246,121 @@ def test_nobody_waits_for_ever_when_the_thread_dies(
     writer.close()
     with pytest.raises(StoreError, match="closed"):
         writer.submit(insert(1))
+    assert len(died) == 1
+
+
+def inject(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(faults, "_faults", faults.parse_faults(text))
+
+
+def submit_together(writer: Writer, *jobs: Insert) -> list[BaseException | None]:
+    gate = Gate()
+    writer.submit(gate)
+    gate.reached.wait(10)
+    waiting = [writer.submit(job) for job in jobs]
+    gate.opened.set()
+    return [one.exception(10) for one in waiting]
+
+
+def test_no_room_at_the_commit_fails_everyone_in_it_and_passes(
+    writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inject(monkeypatch, "store.commit:enospc:2")
+    errors = submit_together(writer, insert(1), insert(2), insert(3))
+    assert [type(error) for error in errors] == [DiskFull] * 3
+    assert len({id(error) for error in errors}) == 3  # each raises its own
+    assert rows(database) == []
+    assert writer.submit(insert(4)).result(10) == 4
+    assert rows(database) == [4]
+    assert not writer.broken.done()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kept"),
+    [("store.commit:eio:2", []), ("store.sync:eio:2", [1, 2]), ("store.sync:enospc:2", [1, 2])],
+)
+def test_a_disk_that_fails_in_a_commit_ends_the_writing(
+    writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch, fault: str, kept: list[int]
+) -> None:
+    inject(monkeypatch, fault)
+    errors = submit_together(writer, insert(1), insert(2))
+    assert all(type(error) is StoreError for error in errors), errors
+    assert "not written any more" in str(writer.broken.result(10))
+    with pytest.raises(StoreError, match="not written any more") as caught:
+        writer.submit(insert(3))
+    assert "start homarus again" in caught.value.fix
+    writer.close()
+    assert rows(database) == kept
+
+
+def test_what_waits_behind_a_broken_commit_is_refused_too(
+    writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inject(monkeypatch, "store.commit:eio:2")
+    gate = Gate()
+    writer.submit(gate)
+    gate.reached.wait(10)
+    waiting = [writer.submit(insert(n)) for n in range(300)]  # more than one batch
+    gate.opened.set()
+    assert all(type(one.exception(10)) is StoreError for one in waiting)
+    assert rows(database) == []
+
+
+class Disk(apsw.VFS):
+    """The real one, until it is told to fail its next flush."""
+
+    fails = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> "File":  # noqa: N802 - SQLite's name
+        return File(self, name, flags)
+
+
+class File(apsw.VFSFile):
+    def __init__(self, disk: Disk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+        super().__init__("", name, flags)
+        self.disk = disk
+
+    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
+        if self.disk.fails:
+            raise apsw.IOError("flush failed")
+        super().xSync(flags)
+
+
+def test_a_flush_that_fails_is_never_tried_again(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk("failing")
+    other = apsw.Connection(str(database))  # while it is open, closing the first flushes nothing
+    other.execute("SELECT n FROM t").fetchall()
+    db = apsw.Connection(str(database), vfs="failing")
+    db.execute("PRAGMA synchronous = FULL")
+    writer = Writer(db, database)
+    writer.submit(insert(1)).result(10)
+    disk.fails = True
+    errors = submit_together(writer, insert(2), insert(3))
+    assert [type(error) for error in errors] == [StoreError] * 2
+    assert "flush failed" in str(writer.broken.result(10))
+    disk.fails = False
+    with pytest.raises(StoreError, match="not written any more"):
+        writer.submit(insert(4))
+    writer.close()
+    other.close()
+    assert rows(database)[:1] == [1] and 4 not in rows(database)
+
+
+def test_a_bug_in_the_commit_breaks_the_writer_openly(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    inject(monkeypatch, "store.commit:raise")
+    writer = Writer(apsw.Connection(str(database)), database)
+    with pytest.raises(StoreError, match="broke off"):
+        writer.submit(insert(1)).result(10)
+    assert "broke off" in str(writer.broken.result(10))
+    writer.close()
+    assert rows(database) == []
     assert len(died) == 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import StoreError, ToolError
+from homarus.core.errors import LeaseLost, StoreError, ToolError
 from homarus.core.message import Image, Text, ToolCall, ToolReturn
 from homarus.policy.decide import Action, Verdict
 from homarus.tools.call import MAX_IMAGES, call
@@ -57,7 +57,8 @@ def use(
 
     ctx = ToolContext("agent:main:main", "main", Path(), ask)
     wanted = asked or ToolCall("id-1", "work", {})
-    return asyncio.run(call(Registry([made]), ctx, wanted, judge(action, seen), max_chars))
+    asking = judge(action, seen)
+    return asyncio.run(call(Registry([made]), ctx, wanted, asking, max_chars=max_chars))
 
 
 def giving(value: Any) -> Tool:
@@ -267,3 +268,34 @@ def test_half_characters_never_reach_the_transcript(where: str) -> None:
     else:
         back = use(giving("done"), ToolCall("1", broken, {}))
     back.text.encode()
+
+
+def test_the_books_are_told_right_before_a_tool_runs_and_not_of_one_that_does_not() -> None:
+    told: list[str] = []
+
+    async def work() -> str:
+        told.append("ran")
+        return "done"
+
+    async def begin(tool: Tool) -> None:
+        told.append(f"began {tool.name}")
+
+    ctx = ToolContext("agent:main:main", "main", Path())
+    registry, asked = Registry([doing(work)]), ToolCall("id-1", "toil", {})
+    asyncio.run(call(registry, ctx, asked, judge("deny", None), begin=begin))
+    assert told == []
+    asyncio.run(call(registry, ctx, asked, judge("allow", None), begin=begin))
+    assert told == ["began work", "ran"]
+
+
+def test_a_run_that_lost_its_lease_runs_no_tool() -> None:
+    async def work() -> str:
+        raise AssertionError("it ran")
+
+    async def begin(tool: Tool) -> None:
+        raise LeaseLost("another has it")
+
+    ctx = ToolContext("agent:main:main", "main", Path())
+    wanted = ToolCall("id-1", "work", {})
+    with pytest.raises(LeaseLost):
+        asyncio.run(call(Registry([doing(work)]), ctx, wanted, judge("allow", None), begin=begin))

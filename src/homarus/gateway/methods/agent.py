@@ -1,6 +1,7 @@
 """One run, asked for and waited for, and who it is that answers."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -20,8 +21,10 @@ from homarus.gateway.method import Call, Params, method
 from homarus.gateway.methods.chat import clean
 from homarus.gateway.params import Id, Label, Ms, Name, Seconds
 from homarus.gateway.settings import set_label
-from homarus.gateway.turn import Turn, begin, check_policy, run_key, wishes
+from homarus.gateway.turn import Known, Turn, begin, check_policy, run_key, wishes
 from homarus.sessions.commands import parse_command
+from homarus.sessions.transcript import read_message
+from homarus.store.journal import OPEN, Accepted
 from homarus.store.place import is_session_id
 
 _MAX_WAIT_S = 3_600.0
@@ -55,6 +58,7 @@ class AgentParams(Params):
     session_id: Name | None = None
     session_key: str | None = None
     thinking: Name | None = None
+    model: Name | None = None
     deliver: bool | None = None
     attachments: list[Any] | None = None
     channel: str | None = None
@@ -85,7 +89,7 @@ async def agent(call: Call, params: AgentParams) -> Json:
     if (before := memo.answers.get(f"agent:{run_id}")) is not None:
         return before
     text, images = clean(params.message), read_images(params.attachments or ())
-    asked = wishes(params.thinking, params.timeout)
+    asked = replace(wishes(params.thinking, params.timeout), model=_model(call, params.model))
     accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.host.clock.now_ms()}
     if going := memo.runs.going(run_id):
         call.accept(accepted)
@@ -100,10 +104,31 @@ async def agent(call: Call, params: AgentParams) -> Json:
             text = spoken.args or _GREETING
         if params.label:
             await set_label(call, key, params.label)
-        call.accept(accepted)
         turn = Turn(key, text, images, run_id, wishes=asked)
-        outcome = begin(call, turn, lambda found: _remember(call, run_id, found))
+        try:
+            outcome = await begin(call, turn, lambda found: _remember(call, run_id, found))
+        except Known as known:
+            return await _known(call, known.row)
+        call.accept(accepted)
     return _result(run_id, await _outcome(outcome))
+
+
+async def _known(call: Call, row: Accepted) -> Json:
+    """What became of a message that was accepted before this gateway began."""
+    if row.state in OPEN:
+        raise Unavailable(f"run {row.id} waits to be taken up; ask again in a moment")
+    if row.state in {"reported", "parked"} and row.why != "aborted":
+        raise RunFailed(row.id, row.why or BROKEN)
+    entries = await call.host.store.entries(row.session_id) if row.reply else ()
+    reply = next((read_message(entry) for entry in entries if entry.id == row.reply), None)
+    origin = reply.origin if reply else None
+    model = f"{origin.provider}/{origin.model}" if origin else ""
+    status: Literal["answered", "aborted"] = "answered" if row.reply else "aborted"
+    outcome = Outcome(
+        row.id, row.session, status, text=reply.text if reply else "", model=model,
+        session_id=row.session_id, usage=origin.usage if origin else Usage(),
+    )  # fmt: skip
+    return _result(row.id, outcome)
 
 
 def _check_hints(params: AgentParams) -> None:
@@ -114,6 +139,18 @@ def _check_hints(params: AgentParams) -> None:
         raise Unavailable("deliver: replies go to the client that asks; channels are not built")
     if (params.extra_system_prompt or "").strip():
         raise Unavailable("extraSystemPrompt: additions to the system prompt are not built")
+
+
+def _model(call: Call, named: str | None) -> str | None:
+    """The model for this one run: for those who may choose a session's, and one they may name."""
+    if named is None:
+        return None
+    if not call.caller.may("admin"):
+        raise InvalidRequest("model: choosing one needs operator.admin")
+    try:
+        return call.host.models.check(named).ref
+    except UserError as exc:
+        raise InvalidRequest(f"invalid agent params: {exc}") from None
 
 
 async def _key(call: Call, params: AgentParams) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,8 +19,9 @@ from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Id, Ms, Name, Words
 from homarus.gateway.rows import find_defaults
 from homarus.gateway.transcripts import abort_runs, inject, stop_runs
-from homarus.gateway.turn import Turn, begin, chat_event, check_policy, run_key, wishes
+from homarus.gateway.turn import Known, Turn, begin, chat_event, check_policy, run_key, wishes
 from homarus.sessions.commands import Spoken, is_abort_request_text, parse_command
+from homarus.store.journal import OPEN, Accepted
 
 _CONTROLS = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DEFAULT_LIMIT = 200
@@ -67,7 +69,10 @@ async def send(call: Call, params: SendParams) -> Json:
     if spoken is None:
         with memo.runs.claim(run_id, key):
             await check_policy(call, key)
-            begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
+            try:
+                await begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
+            except Known as known:
+                return _known(known.row)
     else:
         memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "in_flight"})
         call.gateway.start(f"/{spoken.command.name}", lambda: _obey(call, turn, spoken))
@@ -79,6 +84,15 @@ def clean(message: str) -> str:
     if "\0" in message:
         raise InvalidRequest("message must not contain null bytes")
     return _CONTROLS.sub("", unicodedata.normalize("NFC", message))
+
+
+def _known(row: Accepted) -> Json:
+    """What became of a message that was accepted before."""
+    if row.state in OPEN:
+        return {"runId": row.id, "status": "in_flight"}
+    if row.state in {"answered", "silent"} or row.why == "aborted":
+        return {"runId": row.id, "status": "ok"}
+    raise RunFailed(row.id, row.why or BROKEN)
 
 
 def _remember(call: Call, run_id: str, outcome: Outcome | None) -> None:
@@ -96,7 +110,8 @@ async def _obey(call: Call, turn: Turn, spoken: Spoken) -> None:
         if spoken.command.name in {"new", "reset"} and spoken.args:
             await start_afresh(call, key)
             first = replace(turn, text=spoken.args)
-            begin(call, first, lambda outcome: _remember(call, run_id, outcome))
+            with suppress(Known):
+                await begin(call, first, lambda outcome: _remember(call, run_id, outcome))
             return
         reply = await reply_to(call, key, spoken)
         _, message = await inject(call, key, reply)

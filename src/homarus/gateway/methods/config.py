@@ -1,5 +1,6 @@
 """The configuration: shown without its secrets, changed under a guard."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from homarus.config.load import Examined, examine
 from homarus.config.rewrite import serialize
 from homarus.config.secrets import redact, restore_redacted
 from homarus.config.source import MAX_BYTES, hash_text, read_text
-from homarus.config.write import write
+from homarus.config.write import Written, write
 from homarus.core.errors import ConfigError, Conflict, InvalidRequest
 from homarus.core.message import Json
 from homarus.gateway.method import Call, NoParams, Params, method
@@ -58,7 +59,11 @@ def _told(issues: list[Json], warnings: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _issue(error: ConfigError) -> dict[str, Json]:
-    return {"path": error.key, "message": error.reason + (f" ({error.fix})" if error.fix else "")}
+    told: dict[str, Json] = {
+        "path": error.key,
+        "message": error.reason + (f" ({error.fix})" if error.fix else ""),
+    }
+    return {**told, **({"file": error.file, "line": error.line} if error.file else {})}
 
 
 def _with_defaults(examined: Examined) -> Json:
@@ -91,7 +96,7 @@ class SetParams(Params):
 async def set_(call: Call, params: SetParams) -> Json:
     """Replace the config, if it is still the one the client saw."""
     tree = _parse("config.set", params.raw)
-    _write(call, params.base_hash, lambda _own: tree)
+    await _write(call, params.base_hash, lambda _own: tree)
     return {"ok": True, "path": str(call.host.paths.config), "config": redact(tree)}
 
 
@@ -113,14 +118,14 @@ async def patch(call: Call, params: ChangeParams) -> Json:
     def merge(own: Json) -> Json:
         return apply_merge_patch(own, change, merge_object_arrays_by_id=True)
 
-    return _changed(call, "config-patch", params, merge)
+    return await _changed(call, "config-patch", params, merge)
 
 
 @method("config.apply", scope="admin", params=ChangeParams)
 async def apply(call: Call, params: ChangeParams) -> Json:
     """Replace the config and bring it into use."""
     tree = _parse("config.apply", params.raw)
-    return _changed(call, "config-apply", params, lambda _own: tree)
+    return await _changed(call, "config-apply", params, lambda _own: tree)
 
 
 @method("config.schema", scope="admin", params=NoParams)
@@ -149,9 +154,9 @@ def _parse(name: str, raw: str) -> dict[str, Json]:
     return tree
 
 
-def _write(call: Call, base_hash: str | None, change: Callable[[Json], Json]) -> list[str]:
-    """Change the file; the paths that differ."""
-    host = call.host
+async def _write(call: Call, base_hash: str | None, change: Callable[[Json], Json]) -> Written:
+    """Change the file, unless the gateway could not go on with what it would be then."""
+    host, watch = call.host, call.gateway.watch
     if base_hash is None and host.paths.config.exists():
         raise InvalidRequest("config base hash required; re-run config.get and retry")
 
@@ -160,22 +165,28 @@ def _write(call: Call, base_hash: str | None, change: Callable[[Json], Json]) ->
         refuse_guarded(own, new)
         return new
 
+    def check(text: str) -> None:
+        if watch and not call.gateway.config_problem:  # else it may be mended one by one
+            watch.check(text)
+
+    env, now_ms = host.loaded.env, host.clock.now_ms()
     try:
-        written = write(
-            host.paths, host.loaded.env, guarded, if_hash=base_hash, at_ms=host.clock.now_ms()
+        return await asyncio.to_thread(
+            write, host.paths, env, guarded, if_hash=base_hash, at_ms=now_ms, check=check
         )
     except Conflict:
         raise InvalidRequest(_STALE) from None
     except ConfigError as exc:
         raise InvalidRequest(f"invalid config: {exc}", details={"issues": [_issue(exc)]}) from None
-    return list(written.changed)
 
 
-def _changed(
+async def _changed(
     call: Call, kind: str, params: ChangeParams, change: Callable[[Json], Json]
 ) -> dict[str, Json]:
-    changed = _write(call, params.base_hash, change)
-    restarts = any(rule_of(path) == "restart" for path in changed)
+    """Change the file and bring it into use. `applied` tells what was done."""
+    written = await _write(call, params.base_hash, change)
+    applied = await _apply(call, written)
+    restarts = applied["action"] == "restart"
     host = call.host
     own = document.plain(document.parse(read_text(host.paths.config) or "{}"))
     payload: dict[str, Json] = {"kind": kind, "status": "ok", "ts": host.clock.now_ms()}
@@ -185,7 +196,7 @@ def _changed(
         "ok": True,
         "path": str(host.paths.config),
         "config": redact(own),
-        # The file is watched: what can change in a running gateway does, the rest restarts it.
+        "applied": applied,
         "restart": {
             "ok": restarts,
             "pid": os.getpid(),
@@ -196,3 +207,24 @@ def _changed(
         },
         "sentinel": {"path": None, "payload": payload},
     }
+
+
+async def _apply(call: Call, written: Written) -> dict[str, Json]:
+    """What can change in a running gateway does now, the rest restarts it."""
+    told: dict[str, Json] = {
+        "hash": written.hash,
+        "changed": list(written.changed),
+        "keptLayout": written.kept_layout,
+        "notBuilt": list(written.unbuilt),
+    }
+    if not written.changed:
+        return {**told, "action": "none"}
+    if call.gateway.watch is None:
+        restarts = any(rule_of(path) == "restart" for path in written.changed)
+        return {**told, "action": "restart" if restarts else "apply"}
+    try:
+        change = await call.gateway.watch.look()
+    except ConfigError as exc:
+        raise InvalidRequest(f"the config is changed, and not in use: {exc}") from None
+    assert change is not None  # noqa: S101 - the file was changed above
+    return {**told, "action": change.action, "withoutEffect": list(change.ignored)}

@@ -2,17 +2,35 @@
 
 from homarus.core.errors import UserError
 from homarus.core.message import Json
-from homarus.gateway.method import Call, NoParams, method
+from homarus.gateway.method import Call, NoParams, Params, method
 from homarus.providers.catalog import Model, known_models
 from homarus.providers.connect import provider_names
 
 
-@method("models.list", scope="read", params=NoParams)
-async def list_(call: Call, _params: NoParams) -> Json:
-    """Every model that is known and allowed here, by provider."""
+class ListParams(Params):
+    """How closely to look: with `details`, at keys and at servers of this machine too."""
+
+    details: bool = False
+
+
+@method("models.list", scope="read", params=ListParams)
+async def list_(call: Call, params: ListParams) -> Json:
+    """Every model that is known and allowed here, by provider; with `details`, those usable."""
     config = call.host.loaded.config
+    if params.details:
+        from homarus.providers.report import report_models
+
+        return {"models": await report_models(call.host.loaded, call.host.paths)}
     known = [model for name in provider_names(config) for model in known_models(config, name)]
     return {"models": [_row(model) for model in known if _is_allowed(call, model)]}
+
+
+@method("models.status", scope="admin", params=NoParams, advertised=False)
+async def status(call: Call, _params: NoParams) -> Json:
+    """Which model answers when nobody chose one, why, and what stands in its way."""
+    from homarus.providers.report import report_status
+
+    return await report_status(call.host.loaded, call.host.paths)
 
 
 def _is_allowed(call: Call, model: Model) -> bool:

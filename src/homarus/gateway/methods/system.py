@@ -47,7 +47,7 @@ async def status(call: Call, _params: NoParams) -> Json:
     )
     defaults = await find_defaults(host)
     paths = [one["path"] for one in by_agent]
-    notices = call.gateway.memo.notices.of(host.key(agent=default))
+    notices = call.host.notices.of(host.key(agent=default))
     return {
         "heartbeat": {
             "defaultAgentId": default,
@@ -116,8 +116,7 @@ async def event(call: Call, params: EventParams) -> Json:
         call.gateway.presence.note(who, params.model_dump(by_alias=True, exclude_none=True))
         call.gateway.tell_presence()
     else:
-        notices = call.gateway.memo.notices
-        notices.add(call.host.key(), text, call.host.clock.now_ms())
+        call.host.notices.add(call.host.key(), text, call.host.clock.now_ms())
     return {"ok": True}
 
 
@@ -134,9 +133,9 @@ async def wake(call: Call, params: WakeParams) -> Json:
     if not params.text.strip():
         return {"ok": False}
     key = call.host.key()
-    call.gateway.memo.notices.add(key, params.text, call.host.clock.now_ms())
+    call.host.notices.add(key, params.text, call.host.clock.now_ms())
     if params.mode == "now":
-        begin(call, Turn(key, "", channel="wake"))
+        await begin(call, Turn(key, "", channel="wake"))
     return {"ok": True}
 
 

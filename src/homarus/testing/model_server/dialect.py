@@ -1,10 +1,11 @@
 """What a dialect must tell the server: one file per vendor's wire."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.testing.model_server.script import Content, Fail, Overflow, Trouble
 
 

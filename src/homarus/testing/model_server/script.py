@@ -5,10 +5,11 @@ The first group means the same in every dialect; the second is about bytes and t
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

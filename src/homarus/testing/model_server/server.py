@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Self
 
 from homarus.core.message import Json
+from homarus.core.value import dataclass
 from homarus.testing.model_server.anthropic import AnthropicDialect
 from homarus.testing.model_server.bedrock import BedrockDialect
 from homarus.testing.model_server.dialect import Ask, Dialect, Speaker

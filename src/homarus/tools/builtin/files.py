@@ -130,6 +130,15 @@ def _read_image(opened: Opened, mime: str, path: str) -> Result:
     return Result((note, Image(base64.b64encode(data).decode(), mime)))
 
 
+def read_image(beneath: Beneath, path: str) -> Image | None:
+    """The image at a path; None for a file that is none. ToolError when it cannot be had."""
+    with beneath.open_read(path) as opened:
+        mime = _image_mime(opened.file.read(16))
+        opened.file.seek(0)
+        shown_parts = _read_image(opened, mime, path).content if mime else ()
+    return next((part for part in shown_parts if isinstance(part, Image)), None)
+
+
 def _image_mime(head: bytes) -> str:
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"

@@ -8,13 +8,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, TypeVar
 
 from pydantic import AliasChoices, Field
 
 from homarus.core.errors import ToolError, ToolTimeout
 from homarus.core.text import reveal
+from homarus.core.value import dataclass
 from homarus.tools.folder import Entry
 from homarus.tools.guard import MAX_ENTRIES, Beneath, Found
 from homarus.tools.matcher import Matcher, make_matcher

@@ -12,12 +12,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from homarus.core.errors import ToolError
+from homarus.core.value import dataclass
 from homarus.tools.exec.output import Output, Progress
 
 MAX_OUTPUT_CHARS = 200_000
@@ -111,27 +111,28 @@ class _Kept:
     """A keeper, our end of its control socket, and the pipe the command writes to."""
 
     def __init__(self, command: str, folder_fd: int, env: Mapping[str, str]) -> None:
-        self.control, theirs = socket.socketpair()
-        read_fd, write_fd = os.pipe()
-        self.output: BinaryIO = os.fdopen(read_fd, "rb", buffering=0)
-        words = ["-I", "-S", str(_KEEPER), str(theirs.fileno()), str(folder_fd), command]
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - what a person approved
-                [sys.executable, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=write_fd,
-                stderr=subprocess.STDOUT,
-                env=env,
-                pass_fds=(theirs.fileno(), folder_fd),
-                start_new_session=True,
-            )
+            with ExitStack() as ours, ExitStack() as theirs:
+                self.control, control = socket.socketpair()
+                ours.enter_context(self.control)
+                theirs.enter_context(control)
+                read_fd, write_fd = os.pipe()
+                self.output: BinaryIO = os.fdopen(read_fd, "rb", buffering=0)
+                ours.enter_context(self.output)
+                theirs.callback(os.close, write_fd)
+                words = ["-I", "-S", str(_KEEPER), str(control.fileno()), str(folder_fd), command]
+                self._process = subprocess.Popen(  # noqa: S603 - what a person approved
+                    [sys.executable, *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=write_fd,
+                    stderr=subprocess.STDOUT,
+                    env=env,
+                    pass_fds=(control.fileno(), folder_fd),
+                    start_new_session=True,
+                )
+                ours.pop_all()  # all is well: `end` closes them
         except OSError as exc:
-            self.control.close()
-            self.output.close()
             raise ToolError(f"the command could not be started: {exc.strerror}") from exc
-        finally:
-            theirs.close()
-            os.close(write_fd)
         self.control.settimeout(0.0)
 
     async def end(self) -> None:

@@ -1,0 +1,109 @@
+"""Pictures that a person only names: paths of image files in a message, shown to the model.
+
+A path counts when it ends like an image and the reader, who is given and guards what may be read,
+finds an image there; any other path stays the words it is. A question gets its pictures before it
+is saved, so that the transcript holds them. What an older question names, and a model could not
+see then, is read once when the conversation is taken up, and stays as it was read.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from homarus.core.errors import ToolError
+from homarus.core.message import Image, Message, Text
+from homarus.sessions.transcript import summary_in
+from homarus.tools.builtin.files import read_image
+from homarus.tools.guard import Beneath
+
+MAX_PATHS = 8  # of one message
+MAX_RESTORED = 8  # of all older messages together, the newest
+_MAX_CHARS = 50_000  # of one message that are looked through
+_MAX_PATH_CHARS = 1_000
+_ENDS = r"\.(?:png|jpe?g|gif|webp)"
+_PATH = re.compile(
+    rf"""
+      "([^"\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})"      # in quotes, where blanks may stand
+    | '([^'\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})'
+    | `([^`\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})`
+    | (?<![^\s(\[<:=,;])([^\s=,;"'`<>()\[\]|]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})(?![\w/.-]*\w)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_FILE_URL = re.compile(r"file://(?:localhost)?(?=/)", re.IGNORECASE)
+_URL = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+Read: TypeAlias = Callable[[str], Image | None]  # a path as it was written, or nothing
+Named: TypeAlias = Mapping[tuple[int, str], tuple[Image, ...]]  # by a message's time and text
+
+
+def workspace_reader(workspace: Path) -> Read:
+    """Reads images of one folder and nothing else."""
+    beneath = Beneath(workspace)
+
+    def read(path: str) -> Image | None:
+        try:
+            return read_image(beneath, path)
+        except (ToolError, OSError):
+            return None  # not ours to show, not there, or too large: the words stay words
+
+    return read
+
+
+def paths_in(text: str) -> tuple[str, ...]:
+    """What a text names that looks like an image file, each once, in order."""
+    found: dict[str, None] = {}
+    for match in _PATH.finditer(text[:_MAX_CHARS]):
+        path = match[match.lastindex or 0].strip()
+        if url := _FILE_URL.match(path):
+            path = unquote(path[url.end() :])
+        elif _URL.match(path):
+            continue
+        found[path] = None
+        if len(found) == MAX_PATHS:
+            break
+    return tuple(found)
+
+
+def show(question: Message, read: Read) -> Message:
+    """A question with the pictures it names; one that has pictures already stays as it is.
+
+    Reads files: not for the event loop.
+    """
+    images = tuple(_read(question, read)) if _may_name(question) else ()
+    return replace(question, parts=(*question.parts, *images)) if images else question
+
+
+def restore(history: Sequence[Message], read: Read) -> Named:
+    """The pictures that older questions name. Reads files: not for the event loop."""
+    named: dict[tuple[int, str], tuple[Image, ...]] = {}
+    left = MAX_RESTORED
+    for message in reversed(history):
+        if not left:
+            break
+        if _may_name(message) and (images := tuple(islice(_read(message, read), left))):
+            named[name_of(message)] = images
+            left -= len(images)
+    return named
+
+
+def name_of(message: Message) -> tuple[int, str]:
+    """What `Named` knows a message by."""
+    return message.at_ms, message.text
+
+
+def _may_name(message: Message) -> bool:
+    if message.role != "user" or summary_in(message):
+        return False
+    return not any(isinstance(part, Image) for part in message.parts)
+
+
+def _read(message: Message, read: Read) -> Iterator[Image]:
+    text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+    for path in paths_in(text):
+        if image := read(path):
+            yield image

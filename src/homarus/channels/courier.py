@@ -1,0 +1,305 @@
+"""The courier of one channel: each chat in order, several chats at once, and nothing twice.
+
+A parcel is marked before its service is asked, and again when the service has answered. What
+happens in between may end without an answer: the connection breaks, the time is over, the process
+dies. Then nobody knows whether the message arrived, and the channel decides what that means:
+
+- the service takes one key once: it is sent again under the same key;
+- the service can be asked: it is asked, and the message sent again if it never came;
+- neither: the parcel is *unknown* and never sent again by itself. What comes after it still goes
+  out, for most of a reply is better than less of it; when the person next writes, they are told
+  (deliver.py).
+
+A service that refuses for now gets the parcel later, and the chat's other parcels after it. One
+that refuses for good, and a parcel that is too old, are *dead*: said aloud, and the rest goes on.
+A service that refuses our credential stops its channel; the parcels wait.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from homarus.channels.base import Channel, LooksUp
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed, StoreError
+from homarus.core.faults import fault
+from homarus.core.message import Outbound
+from homarus.core.retry import Backoff
+from homarus.core.tasks import contain, task_group
+from homarus.core.value import dataclass
+from homarus.store.journal import Journal, Lease, Parcel, ParcelState
+
+log = logging.getLogger(__name__)
+
+Ended: TypeAlias = Callable[[Parcel], object]
+
+BACKOFF: Final = Backoff(first_s=1.0, most_s=300.0)
+SEND_S: Final = 60.0  # how long a service may take to answer
+GRACE_S: Final = 3.0  # how long the end waits, for what is due and again for what is being sent
+LOOK_S: Final = 30.0  # how long until a look that nobody asked for
+WIDTH: Final = 16  # chats of one channel that are sent to at once
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """A chat that is left alone for a while: its parcel's state says nothing about the time."""
+
+    failures: int
+    until_s: float
+
+
+class Courier:
+    """Carries what is owed through one channel. `ended` is told of every parcel's new state."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        journal: Journal,
+        clock: Clock,
+        *,
+        ended: Ended = lambda _parcel: None,
+        backoff: Backoff = BACKOFF,
+        send_s: float = SEND_S,
+        width: int = WIDTH,
+    ) -> None:
+        self._channel, self._journal, self._clock = channel, journal, clock
+        self._ended, self._backoff, self._send_s, self._width = ended, backoff, send_s, width
+        self._place = f"{channel.name}:{channel.account}"
+        self._wake = asyncio.Event()
+        self._stale = True  # there may be something to carry that was not looked at
+        self._stopping = False
+        self._refused: ChannelAuthFailed | None = None
+        self._next_s = LOOK_S  # until the next look, from the last one
+        self._due: deque[tuple[str, list[Parcel]]] = deque()
+        self._live: dict[str, asyncio.Task[None]] = {}
+        self._missed: set[str] = set()  # live chats for which a look found more
+        self._rests: dict[str, _Rest] = {}
+
+    def nudge(self) -> None:
+        """Something was posted."""
+        self._stale = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Carry until cancelled; ChannelAuthFailed when the service refuses us.
+
+        Whatever ends this, a message that is being sent is not torn, within reason: it would be
+        one of those of which nobody knows.
+        """
+        self._due.clear()
+        self._stale, self._stopping, self._refused = True, False, None
+        async with task_group() as group:
+            try:
+                await self._work(group)
+            except asyncio.CancelledError:
+                await self._last_look(group)
+                raise
+            finally:
+                self._stopping = True
+                await self._live_ended()
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        while self._refused is None:
+            self._wake.clear()
+            if self._stale and not self._due:
+                self._stale = False
+                await self._look()
+            self._start(group)
+            await self._wait()
+        raise self._refused
+
+    async def _last_look(self, group: asyncio.TaskGroup) -> None:
+        """Send what was posted in the last moment: a person waits for it."""
+        with suppress(StoreError):  # or the cancelling would be forgotten
+            if not self._due:
+                await self._look()
+        self._start(group)
+        await self._live_ended()
+
+    async def _live_ended(self) -> None:
+        if self._live:
+            await asyncio.wait(self._live.values(), timeout=GRACE_S)
+
+    async def _wait(self) -> None:
+        """Until something happens, or it is time to look again."""
+
+        async def ring() -> None:
+            await self._clock.sleep(self._next_s)
+            self.nudge()
+
+        async with asyncio.TaskGroup() as group:
+            alarm = group.create_task(ring())
+            await self._wake.wait()
+            alarm.cancel()
+
+    async def _look(self) -> None:
+        """Find the chats that have something to send now, and when the next one will."""
+        channel = self._channel
+        found = await self._journal.parcels("pending", "sending", channel=channel.name)
+        chats: dict[str, list[Parcel]] = {}
+        for parcel in found:
+            if parcel.address.account == channel.account:
+                chats.setdefault(parcel.address.chat, []).append(parcel)
+        self._rests = {chat: rest for chat, rest in self._rests.items() if chat in chats}
+        self._next_s = LOOK_S
+        for chat, parcels in chats.items():
+            if chat in self._live:
+                self._missed.add(chat)
+            elif (wait_s := self._wait_s(chat, parcels[0])) > 0:
+                self._next_s = min(self._next_s, wait_s)
+            else:
+                self._due.append((chat, parcels))
+
+    def _wait_s(self, chat: str, first: Parcel) -> float:
+        if rest := self._rests.get(chat):
+            return rest.until_s - self._clock.monotonic()
+        return (min(first.not_before_ms, first.expires_ms) - self._clock.now_ms()) / 1000
+
+    def _start(self, group: asyncio.TaskGroup) -> None:
+        while self._due and len(self._live) < self._width:
+            chat, parcels = self._due.popleft()
+            name = f"delivery to {self._place}:{chat}"
+            self._live[chat] = group.create_task(self._visit(name, chat, parcels), name=name)
+
+    async def _visit(self, name: str, chat: str, parcels: Sequence[Parcel]) -> None:
+        left = True
+
+        async def carry() -> None:
+            nonlocal left
+            async with self._journal.lease(f"outbox:{self._place}:{chat}") as lease:
+                for parcel in parcels:
+                    if self._stopping or not await self._carry(parcel, lease):
+                        return
+            self._rests.pop(chat, None)
+            left = False
+
+        try:
+            await contain(name, carry, lambda _exc: self._rest(chat))
+        finally:
+            del self._live[chat]
+            if left or chat in self._missed:
+                self._missed.discard(chat)
+                self._stale = True
+            self._wake.set()
+
+    def _rest(self, chat: str) -> None:
+        failures = self._rests[chat].failures + 1 if chat in self._rests else 1
+        until_s = self._clock.monotonic() + self._backoff.delay_s(failures)
+        self._rests[chat] = _Rest(failures, until_s)
+
+    async def _carry(self, parcel: Parcel, lease: Lease) -> bool:
+        """Bring one parcel where it can be brought now; whether the chat's next may follow."""
+        if parcel.state == "sending" and await self._resolve(parcel, lease):
+            return True
+        now_ms = self._clock.now_ms()
+        if now_ms >= parcel.expires_ms:
+            await self._settle(parcel, lease, "dead", why="it could not be delivered in time")
+            return True
+        if parcel.not_before_ms > now_ms:
+            return False
+        return await self._send(parcel, lease)
+
+    async def _resolve(self, parcel: Parcel, lease: Lease) -> bool:
+        """An earlier try has no known end. Whether that is settled; else it may be sent again."""
+        channel = self._channel
+        if channel.capabilities.idempotent and self._clock.now_ms() < parcel.expires_ms:
+            return False
+        if isinstance(channel, LooksUp):
+            async with asyncio.timeout(self._send_s):
+                receipt = await channel.look_up(_outbound(parcel))
+            if receipt is None:
+                return False
+            await self._settle(parcel, lease, "sent", receipt=receipt.message_id)
+            return True
+        why = "it was being sent when the program stopped, and nobody heard the answer"
+        await self._settle(parcel, lease, "unknown", why=why)
+        return True
+
+    async def _send(self, parcel: Parcel, lease: Lease) -> bool:
+        async with self._journal.commit() as unit:
+            unit.send_started(parcel.id, lease)
+        fault("deliver.started")
+        try:
+            async with asyncio.timeout(self._send_s):
+                receipt = await self._channel.send(_outbound(parcel))
+        except ChannelAuthFailed as exc:
+            await self._end(parcel, lease, "pending", why=str(exc))
+            self._refused = exc
+            return False
+        except SendFailed as exc:
+            return await self._refuse(parcel, lease, exc)
+        except (ChannelError, TimeoutError, OSError) as exc:
+            return await self._doubt(parcel, lease, str(exc) or "it took too long")
+        fault("deliver.answered")
+        await self._end(parcel, lease, "sent", receipt=receipt.message_id)
+        fault("deliver.ended")
+        return True
+
+    async def _refuse(self, parcel: Parcel, lease: Lease, exc: SendFailed) -> bool:
+        """The service did not take it, for now or for good."""
+        if exc.retryable:
+            await self._again(parcel, lease, str(exc), exc.after_s)
+            return False
+        await self._end(parcel, lease, "dead", why=str(exc))
+        return True
+
+    async def _doubt(self, parcel: Parcel, lease: Lease, why: str) -> bool:
+        """It may have arrived."""
+        if self._channel.capabilities.idempotent:
+            await self._again(parcel, lease, why)
+            return False
+        if isinstance(self._channel, LooksUp):
+            log.warning("%s may have arrived: %s; asking later", self._told(parcel), why)
+            self._rest(parcel.address.chat)  # what is still on its way is not there yet
+            return False
+        await self._end(parcel, lease, "unknown", why=why)
+        return True
+
+    async def _again(
+        self, parcel: Parcel, lease: Lease, why: str, after_s: float | None = None
+    ) -> None:
+        delay_s = self._backoff.delay_s(parcel.attempts + 1) if after_s is None else after_s
+        not_before_ms = self._clock.now_ms() + round(max(0.0, delay_s) * 1000)
+        await self._end(parcel, lease, "pending", why=why, not_before_ms=not_before_ms)
+
+    async def _settle(
+        self, parcel: Parcel, lease: Lease, state: ParcelState, *, receipt: str = "", why: str = ""
+    ) -> None:
+        """End a parcel that was not sent under this lease."""
+        await self._end(parcel, lease, state, receipt=receipt, why=why, take=True)
+
+    async def _end(
+        self,
+        parcel: Parcel,
+        lease: Lease,
+        state: ParcelState,
+        *,
+        receipt: str = "",
+        why: str = "",
+        not_before_ms: int = 0,
+        take: bool = False,
+    ) -> None:
+        async with self._journal.commit() as unit:
+            if take:
+                unit.send_started(parcel.id, lease)
+            unit.send_ended(
+                parcel.id, lease, state, receipt=receipt, why=why, not_before_ms=not_before_ms
+            )
+        self._ended(replace(parcel, state=state, receipt=receipt, why=why))
+        if state == "dead":
+            log.error("%s was given up: %s", self._told(parcel), why)
+        elif state == "unknown":
+            log.error("%s may have arrived, it is not sent again: %s", self._told(parcel), why)
+        elif state == "pending":
+            log.warning("%s did not go out, again later: %s", self._told(parcel), why)
+
+    def _told(self, parcel: Parcel) -> str:
+        return f"parcel {parcel.id} to {self._place}:{parcel.address.chat}"
+
+
+def _outbound(parcel: Parcel) -> Outbound:
+    return Outbound(parcel.address, parcel.text, parcel.id)

@@ -1,0 +1,167 @@
+"""Delivery: a reply becomes parcels, and every channel carries its own.
+
+Each channel receives and delivers under supervision of its own: what fails is restarted after a
+while, and a channel whose credential is refused stops, alone, until the next start.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from homarus.channels.base import Capabilities, Channel
+from homarus.channels.chunk import chunk_markdown_text
+from homarus.channels.courier import Courier
+from homarus.channels.intake import Intake
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthFailed, UserError
+from homarus.core.message import Address, Inbound
+from homarus.core.retry import Backoff
+from homarus.core.tasks import supervise, task_group
+from homarus.core.value import dataclass
+from homarus.store.arrival import storable
+from homarus.store.journal import Journal, Parcel
+
+log = logging.getLogger(__name__)
+
+TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
+NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown outcome is worth telling
+RESTART: Final = Backoff(first_s=1.0, most_s=60.0)
+
+
+def pack(
+    run: str, text: str, to: Address, capabilities: Capabilities, *, at_ms: int, first: int = 0
+) -> list[Parcel]:
+    """A reply as the parcels a channel can carry; their numbers begin at `first`."""
+    parts = chunk_markdown_text(storable(text), capabilities.text_limit, capabilities.unit)
+    return [
+        Parcel(f"{run}:{number}", run, to, part, at_ms, at_ms + TTL_MS)
+        for number, part in enumerate((part for part in parts if part.strip()), first)
+    ]
+
+
+def unknown_notice(unknown: Sequence[Parcel], *, at_ms: int) -> list[Parcel]:
+    """What a chat is told about replies of which nobody knows whether they arrived.
+
+    It has one id for the same replies: the journal leaves one that was posted before, so however
+    often it is offered, it is told once.
+    """
+    recent = [parcel for parcel in unknown if at_ms - parcel.at_ms < NOTICE_MS]
+    if not recent:
+        return []
+    last = recent[-1]
+    text = (
+        f"I could not find out whether an earlier reply of mine arrived: {last.address.channel}"
+        " did not confirm it. I have not sent it again, so that you do not get it twice. If it is"
+        " missing, ask me for it."
+    )
+    return [Parcel(f"{last.run}:notice", last.run, last.address, text, at_ms, at_ms + TTL_MS)]
+
+
+@dataclass(slots=True)
+class Line:
+    """One channel at work; `problem` says why it stands still."""
+
+    channel: Channel
+    courier: Courier
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.channel.name}:{self.channel.account}"
+
+
+class Delivery:
+    """Every channel, at work."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        channels: Sequence[Channel],
+        clock: Clock,
+        *,
+        restart: Backoff = RESTART,
+    ) -> None:
+        self._journal, self._clock, self._restart = journal, clock, restart
+        self._lines: dict[tuple[str, str], Line] = {}
+        self._unknown: dict[str, Parcel] = {}
+        for channel in channels:
+            line = Line(channel, Courier(channel, journal, clock, ended=self._note))
+            if self._lines.setdefault((channel.name, channel.account), line) is not line:
+                raise UserError(f"two channels are called {line.name}", fix="rename one of them")
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Every channel and how it is."""
+        return tuple(self._lines.values())
+
+    async def run(self, intake: Intake) -> None:
+        """Receive and deliver, until cancelled. What is due then is still sent, within reason."""
+        for parcel in await self._journal.parcels("unknown"):
+            self._note(parcel)
+        async with intake.opened(), asyncio.TaskGroup() as group:
+            for line in self._lines.values():
+                group.create_task(self._attend(line, intake), name=f"channel {line.name}")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                intake.close()
+
+    def nudge(self) -> None:
+        """Something was posted, or is to be tried again."""
+        for line in self._lines.values():
+            line.courier.nudge()
+
+    def pack(self, inbound: Inbound, run: str, text: str) -> list[Parcel]:
+        """The reply to a message, as parcels; none when no channel here carries to its sender.
+
+        A chat of which an earlier reply may be missing is told so first.
+        """
+        to = inbound.address
+        line = self._lines.get((to.channel, to.account))
+        if line is None:
+            return []
+        at_ms = self._clock.now_ms()
+        unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
+        reply = pack(run, text, to, line.channel.capabilities, at_ms=at_ms)
+        return [*unknown_notice(unknown, at_ms=at_ms), *reply] if reply else []
+
+    def _note(self, parcel: Parcel) -> None:
+        """Remember what is unknown, without its words, for as long as it is."""
+        if parcel.state == "unknown":
+            self._unknown[parcel.id] = replace(parcel, text="")
+        else:
+            self._unknown.pop(parcel.id, None)
+
+    async def _attend(self, line: Line, intake: Intake) -> None:
+        channel, receive = line.channel, intake.receiver(line.channel)
+        clock, backoff, fatal = self._clock, self._restart, (ChannelAuthFailed,)
+        try:
+            async with task_group() as group:
+                group.create_task(
+                    supervise(
+                        f"channel {line.name}",
+                        lambda: channel.run(receive),
+                        clock=clock,
+                        backoff=backoff,
+                        fatal=fatal,
+                    )
+                )
+                # Not a task of the group: when it is cancelled, it sends what is due while the
+                # channel is still connected.
+                await supervise(
+                    f"delivery of {line.name}",
+                    line.courier.run,
+                    clock=clock,
+                    backoff=backoff,
+                    fatal=fatal,
+                )
+        except* ChannelAuthFailed as errors:
+            line.problem = str(errors.exceptions[0])
+        if line.problem:
+            log.error("channel %s stopped: %s", line.name, line.problem)
+
+
+def _is_same_chat(one: Address, other: Address) -> bool:
+    return (one.channel, one.account, one.chat) == (other.channel, other.account, other.chat)

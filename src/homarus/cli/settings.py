@@ -1,0 +1,297 @@
+"""The configuration a command reads and changes: by a gateway that runs, else in the file itself.
+
+A gateway on this machine says which file it goes by. Reading needs no more than that file; a
+change is the gateway's to make: it refuses what it could not run with, and brings the rest into
+use. Settings that no client may set (what is run, what is loaded) are still the owner's, who is
+at the machine itself: those are written to the file, and the gateway takes them from there.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from homarus.cli.reach import Reach, find_own, is_running, open_gateway
+from homarus.config.document import parse, plain
+from homarus.config.load import read_raw
+from homarus.config.paths import Paths
+from homarus.config.rewrite import serialize
+from homarus.config.source import hash_text, read_text
+from homarus.core.errors import ConfigError, InvalidRequest, UserError
+from homarus.core.message import Json
+from homarus.core.value import dataclass
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+    from homarus.config.write import Written
+    from homarus.gateway.link import Link
+
+T = TypeVar("T")
+Edit: TypeAlias = Callable[[Any], Any]
+_ATTEMPTS = 3
+_STALE = "config changed since last load"
+_NOTICE_S = 10.0
+_EFFECTS = {
+    "apply": "the gateway uses it now",
+    "restart": "the gateway restarts with it",
+    "ignore": "the gateway uses it after a restart (gateway.reload.mode is off)",
+    "refused": "the gateway does not use it: homarus status says why",
+    "": "the gateway has not taken it up yet: homarus status may say why",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change did. `effect` is the gateway's part, in words."""
+
+    file: str
+    hash: str
+    changed: tuple[str, ...]
+    kept_layout: bool = True
+    unbuilt: tuple[str, ...] = ()
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All that is wrong with a configuration. `in_use` is what a running gateway says of it."""
+
+    file: str
+    exists: bool
+    issues: tuple[Mapping[str, Json], ...]
+    warnings: tuple[str, ...]
+    in_use: str = ""
+
+
+class Settings(Protocol):
+    """A configuration, wherever it is."""
+
+    async def read(self) -> Json:
+        """As written, with what it includes."""
+        ...
+
+    async def config(self) -> "Config":
+        """With defaults; a variable that is not set here is no mistake."""
+        ...
+
+    async def judge(self) -> Verdict: ...
+
+    async def change(self, edit: Edit) -> Changed:
+        """Apply a change to the file's own tree; ConfigError or InvalidRequest refuses it."""
+        ...
+
+
+@asynccontextmanager
+async def open_settings(reach: Reach, *, local: bool = False) -> AsyncIterator[Settings]:
+    """The configuration that is meant. `local` is the file, whoever goes by it."""
+    if reach.url and not local:
+        async with open_gateway(reach) as link:
+            yield FarSettings(link)
+    elif local or not is_running(reach):
+        yield FileSettings(Paths.find(os.environ))
+    else:
+        yield OwnSettings(find_own(Paths.find(os.environ)), reach)
+
+
+def work(reach: Reach, do: Callable[[Settings], Awaitable[T]], *, local: bool = False) -> T:
+    """Do something with the configuration that is meant."""
+
+    async def main() -> T:
+        async with open_settings(reach, local=local) as settings:
+            return await do(settings)
+
+    return asyncio.run(main())
+
+
+class FileSettings:
+    """The file of this environment."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+
+    async def read(self) -> Json:
+        return read_raw(self._paths)
+
+    async def config(self) -> "Config":
+        from homarus.config.load import examine
+
+        text = read_text(self._paths.config)
+        examined = examine(self._paths, os.environ, text, need_variables=False)
+        if examined.errors or examined.config is None:
+            raise examined.errors[0]
+        return examined.config
+
+    async def judge(self) -> Verdict:
+        from homarus.config.load import examine
+
+        file = str(self._paths.config)
+        try:
+            found = examine(self._paths, os.environ, read_text(self._paths.config))
+        except ConfigError as exc:
+            return Verdict(file, True, (_issue(exc),), ())  # noqa: FBT003 - it is there
+        return Verdict(file, found.exists, tuple(map(_issue, found.errors)), found.warnings)
+
+    async def change(self, edit: Edit) -> Changed:
+        return _changed(self._write(edit))
+
+    def _write(self, edit: Edit) -> "Written":
+        from homarus.config.write import write
+
+        return write(self._paths, os.environ, edit)
+
+
+class OwnSettings(FileSettings):
+    """The file that a gateway on this machine goes by."""
+
+    def __init__(self, paths: Paths, reach: Reach) -> None:
+        super().__init__(paths)
+        self._reach = reach
+
+    async def judge(self) -> Verdict:
+        async with open_gateway(self._reach) as link:
+            return await _judge(link)
+
+    async def change(self, edit: Edit) -> Changed:
+        async with open_gateway(self._reach) as link:
+            for _ in range(_ATTEMPTS):
+                text = read_text(self._paths.config)
+                own = plain(parse("{}" if text is None else text, str(self._paths.config)))
+                new = edit(own)
+                if _is_guarded(own, new):
+                    return await self._beside(link, edit)
+                base = None if text is None else hash_text(text)
+                if changed := await _apply(link, new, base):
+                    return changed
+        raise _busy(str(self._paths.config))
+
+    async def _beside(self, link: "Link", edit: Edit) -> Changed:
+        """Write the file, and wait for the gateway to say what it made of it."""
+        written = self._write(edit)
+        action = ""
+        if written.changed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_NOTICE_S):
+                    action = await _news(link)
+        return replace(_changed(written), effect=_EFFECTS[action] if written.changed else "")
+
+
+class FarSettings:
+    """The configuration of a gateway elsewhere. Its secrets stay there."""
+
+    def __init__(self, link: "Link") -> None:
+        self._link = link
+
+    async def read(self) -> Json:
+        return (await _told(self._link))["resolved"]
+
+    async def config(self) -> "Config":
+        from homarus.config.check import check
+
+        found = check((await _told(self._link))["config"]).config
+        if found is None:
+            raise UserError("the gateway's config is wrong", fix="homarus config validate --url …")
+        return found
+
+    async def judge(self) -> Verdict:
+        return await _judge(self._link)
+
+    async def change(self, edit: Edit) -> Changed:
+        for _ in range(_ATTEMPTS):
+            told = await _told(self._link)
+            base = told.get("hash") if told.get("exists") else None
+            if changed := await _apply(self._link, edit(told["parsed"]), base):
+                return changed
+        raise _busy(str(told["path"]))
+
+
+async def _told(link: "Link") -> dict[str, Json]:
+    """What a gateway tells of its config; one that cannot even be read is an error."""
+    found = await link.call("config.get")
+    told = found if isinstance(found, dict) else {}
+    if "hash" not in told and told.get("exists"):
+        messages = [str(issue.get("message")) for issue in told.get("issues") or ()]
+        raise ConfigError("; ".join(messages), file=str(told.get("path")))
+    return told
+
+
+async def _judge(link: "Link") -> Verdict:
+    found = await link.call("config.get")
+    told = found if isinstance(found, dict) else {}
+    status = await link.call("status")
+    problem = status.get("configProblem") if isinstance(status, dict) else None
+    in_use = "the gateway goes on with the last good one" if problem else "the gateway uses it"
+    return Verdict(
+        str(told.get("path")),
+        bool(told.get("exists")),
+        tuple(told.get("issues") or ()),
+        tuple(str(note.get("message")) for note in told.get("warnings") or ()),
+        in_use,
+    )
+
+
+async def _apply(link: "Link", tree: Json, base_hash: str | None) -> Changed | None:
+    """Have the gateway use this; None when the file was changed meanwhile."""
+    params: dict[str, Json] = {"raw": serialize(tree)}
+    if base_hash is not None:
+        params["baseHash"] = base_hash
+    try:
+        answer = await link.call("config.apply", params)
+    except InvalidRequest as exc:
+        if exc.message.startswith(_STALE):
+            return None
+        raise
+    told = answer if isinstance(answer, dict) else {}
+    applied = told.get("applied") or {"action": "restart"}  # the original always restarts
+    action, idle = str(applied["action"]), applied.get("withoutEffect") or ()
+    effect = _EFFECTS.get(action, "")
+    if idle:
+        effect = f"{', '.join(idle)}: used after a restart (gateway.reload.mode is hot)"
+    return Changed(
+        file=str(told.get("path")),
+        hash=str(applied.get("hash") or ""),
+        changed=tuple(applied.get("changed") or ()),
+        kept_layout=applied.get("keptLayout") is not False,
+        unbuilt=tuple(applied.get("notBuilt") or ()),
+        effect=effect,
+    )
+
+
+async def _news(link: "Link") -> str:
+    """What the gateway says of a file it found changed."""
+    async for name, payload in link.events():
+        if name == "config.reloaded" and isinstance(payload, dict):
+            return str(payload.get("action"))
+        if name == "config.rejected":
+            return "refused"
+    return ""
+
+
+def _is_guarded(old: Json, new: Json) -> bool:
+    from homarus.config.guarded import refuse_guarded
+
+    try:
+        refuse_guarded(old, new)
+    except UserError:
+        return True
+    return False
+
+
+def _changed(written: "Written") -> Changed:
+    file = str(written.file)
+    return Changed(file, written.hash, written.changed, written.kept_layout, written.unbuilt)
+
+
+def _issue(error: ConfigError) -> dict[str, Json]:
+    return {
+        "file": error.file,
+        "line": error.line,
+        "path": error.key,
+        "message": error.reason,
+        "fix": error.fix,
+    }
+
+
+def _busy(file: str) -> UserError:
+    return UserError(f"{file} is being changed again and again", fix="try once more")

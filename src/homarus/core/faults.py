@@ -1,0 +1,94 @@
+"""Fault points: named places where a test makes the program die, fail or wait.
+
+`HOMARUS_FAULT=point:action[:n][,…]` switches some on; without it a point costs one look into an
+empty dict. `n` is the pass at which it happens, the first when it is left out; `n+` is that pass
+and every later one. Actions: kill9, raise, delay (a second), enospc, eio.
+"""
+
+import errno
+import os
+import signal
+import time
+from typing import Final
+
+from homarus.core.errors import UserError
+from homarus.core.value import dataclass
+
+VARIABLE: Final = "HOMARUS_FAULT"
+ACTIONS: Final = ("kill9", "raise", "delay", "enospc", "eio")
+DELAY_S: Final = 1.0
+
+# Every point there is, and what has just happened when it is passed.
+POINTS: Final = {
+    "intake.read": "a message was read from its service, and is not in the journal",
+    "intake.accepted": "it is in the journal, and the service has not been told",
+    "intake.acknowledged": "the service has been told, and no run has begun",
+    "run.begun": "the question is in the transcript, and no model was asked",
+    "provider.asked": "the model was asked, and has not said a word",
+    "provider.streaming": "the model has begun to answer",
+    "tool.asked": "the call is in the transcript, and not marked as started",
+    "tool.started": "the call is marked as started, and the tool has not begun",
+    "tool.ended": "the tool is done, and its result is nowhere",
+    "tool.saved": "the result is in the transcript, and the model was not asked again",
+    "reply.saved": "the reply is in the outbox, and its message settled",
+    "deliver.started": "the parcel is marked as being sent, and the service not asked",
+    "deliver.answered": "the service has taken it, and the parcel is not marked as sent",
+    "deliver.ended": "a parcel is marked as sent, and the next one is not looked at",
+    "drain.begun": "the program was told to end, and runs are live",
+    "store.commit": "a unit is about to be committed",
+    "store.sync": "a unit was committed, and nobody has been told",
+}
+
+
+class Injected(Exception):
+    """What the action `raise` raises: a bug, as far as the program can tell."""
+
+
+@dataclass(slots=True)
+class _Fault:
+    action: str
+    first: int
+    repeats: bool
+    passes: int = 0
+
+    def is_now(self) -> bool:
+        self.passes += 1
+        return self.passes == self.first or (self.repeats and self.passes > self.first)
+
+
+def parse_faults(text: str) -> dict[str, _Fault]:
+    """The faults a variable asks for; a point or action that is not one is an error."""
+    faults: dict[str, _Fault] = {}
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        point, action, count = (*one.split(":"), "1")[:3] if ":" in one else (one, "", "1")
+        number = count.removesuffix("+")
+        if point not in POINTS or action not in ACTIONS or not number.isdecimal():
+            raise UserError(
+                f"{VARIABLE}: {one!r} is not point:action[:n]",
+                fix=f"points: {', '.join(POINTS)}; actions: {', '.join(ACTIONS)}",
+            )
+        faults[point] = _Fault(action, max(1, int(number)), count.endswith("+"))
+    return faults
+
+
+_faults = parse_faults(os.environ.get(VARIABLE, ""))
+
+
+def fault(point: str) -> None:
+    """Pass a point; what was asked for it happens here."""
+    if (found := _faults.get(point)) is not None and found.is_now():
+        _happen(point, found.action)
+
+
+def _happen(point: str, action: str) -> None:
+    match action:
+        case "kill9":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "delay":
+            time.sleep(DELAY_S)
+        case "enospc":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        case "eio":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        case _:
+            raise Injected(point)

@@ -1,0 +1,111 @@
+"""What plain HTTP gets: a page, `/health` and, when asked for, `/metrics`.
+
+The page's files are a fixed list, and what a browser may do with them is said in the strictest
+words it knows. This is loaded with the first request that is not for a WebSocket.
+"""
+
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from homarus.gateway.door import Barred, Door
+from homarus.gateway.server import Gateway, memory_bytes
+
+_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Pages:
+    """The ASGI application behind the door."""
+
+    def __init__(self, gateway: Gateway, *, page: bool, metrics: bool) -> None:
+        self._gateway = gateway
+        routes = [Route("/health", self._health), Route("/healthz", self._health)]
+        if metrics:
+            routes.append(Route("/metrics", self._metrics))
+        if page:
+            names = page_files()
+            routes += [Route(f"/{name}", self._page) for name in names]
+            routes.append(Route("/", self._page))
+        self._router = Router(routes, default=self._elsewhere, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router(scope, receive, send)
+
+    async def refuse(self, barred: Barred, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say no, to a plain request or to one for a WebSocket."""
+        headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
+        kind = "unauthorized" if barred.status == 401 else "forbidden"
+        body = {"error": {"message": str(barred), "type": kind}}
+        response = JSONResponse(body, barred.status, headers)
+        if scope["type"] == "http":
+            await response(scope, receive, send)
+            return
+        await receive()
+        start = {"status": barred.status, "headers": response.raw_headers}
+        await send({"type": "websocket.http.response.start", **start})
+        await send({"type": "websocket.http.response.body", "body": response.body})
+
+    async def _health(self, _request: Request) -> Response:
+        ready = self._gateway.ready.is_set()
+        state = {"ok": ready, "status": "live" if ready else "starting"}
+        return JSONResponse(state, 200 if ready else 503, _HEADERS)
+
+    async def _metrics(self, request: Request) -> Response:
+        self._gateway.gate.check_bearer(Door.from_scope(request.scope))
+        kind = "text/plain; version=0.0.4"
+        return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
+
+    async def _page(self, request: Request) -> Response:
+        name = request.url.path.lstrip("/") or "index.html"
+        data = files("homarus.gateway").joinpath("static", name).read_bytes()
+        return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def _elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Any other address: protected, whatever it is spelled like, and then not there."""
+        self._gateway.gate.check_bearer(Door.from_scope(scope))
+        await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
+
+
+def page_files() -> list[str]:
+    """The files of the page that may be asked for."""
+    folder = files("homarus.gateway").joinpath("static")
+    if not folder.is_dir():
+        return []
+    return sorted(f.name for f in folder.iterdir() if f.name.rpartition(".")[2] in _TYPES)
+
+
+def metrics_text(gateway: Gateway) -> str:
+    """The gateway's figures as Prometheus reads them."""
+    counts = gateway.counts
+    figures: Iterable[tuple[str, str, str, float]] = (
+        ("connections", "gauge", "Clients connected now.", len(gateway.connections)),
+        ("runs", "gauge", "Runs under way.", len(gateway.events.live())),
+        ("uptime_seconds", "gauge", "Since the start.", gateway.uptime_ms / 1000),
+        ("memory_bytes", "gauge", "Resident memory.", memory_bytes()),
+        ("connections_total", "counter", "Clients that came in.", counts.connections),
+        ("refused_total", "counter", "Requests turned away at the door.", counts.refused),
+        ("requests_total", "counter", "Requests answered.", counts.requests),
+        ("events_total", "counter", "Events sent.", counts.events),
+        ("events_dropped_total", "counter", "Events a client was too slow for.", counts.dropped),
+    )
+    return "".join(
+        f"# HELP homarus_{name} {told}\n# TYPE homarus_{name} {kind}\nhomarus_{name} {value:g}\n"
+        for name, kind, told, value in figures
+    )

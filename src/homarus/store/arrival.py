@@ -1,0 +1,204 @@
+"""A message as a journal keeps it: its JSON, its digest, and the columns of its row.
+
+Every journal makes its rows here, so that they agree on what the same message is. Text that UTF-8
+or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside the JSON.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import uuid4
+
+from homarus.core.errors import Corrupt
+from homarus.core.message import Address, Image, Inbound, Json, Wishes
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.store.journal import PREVIEW_CHARS, Accepted, Parcel, State
+from homarus.store.line import dump, load
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_MARK_CHARS: Final = (8, 64)
+_BODY: Final = 9  # where the message stands among the fields of Accepted
+
+
+def inbound_json(inbound: Inbound) -> dict[str, Json]:
+    """A message as a JSON object; what it does not say is left out."""
+    address, wishes = inbound.address, inbound.wishes
+    data: dict[str, Json] = {
+        "id": inbound.id,
+        "channel": address.channel,
+        "account": address.account,
+        "chat": address.chat,
+        "sender": inbound.sender,
+        "text": inbound.text,
+        "at": inbound.at_ms,
+    }
+    if address.thread is not None:
+        data["thread"] = address.thread
+    if inbound.images:
+        data["images"] = [{"mime": image.mime, "data": image.data} for image in inbound.images]
+    if asked := _wishes_json(wishes):
+        data["wishes"] = asked
+    if inbound.run_id:
+        data["run"] = inbound.run_id
+    return data
+
+
+def read_inbound(data: Json) -> Inbound:
+    """The message that `inbound_json` wrote; Corrupt when it did not write this."""
+    try:
+        wishes = data.get("wishes", {})
+        return Inbound(
+            id=data["id"],
+            address=Address(data["channel"], data["chat"], data["account"], data.get("thread")),
+            sender=data["sender"],
+            text=data["text"],
+            images=tuple(Image(image["data"], image["mime"]) for image in data.get("images", ())),
+            at_ms=data["at"],
+            wishes=Wishes(wishes.get("model"), wishes.get("thinking"), wishes.get("timeout")),
+            run_id=data.get("run", ""),
+        )
+    except (AttributeError, KeyError, TypeError) as exc:
+        raise Corrupt("a kept message cannot be read", fix="run `homarus doctor`") from exc
+
+
+def digest_of(session: str, inbound: Inbound) -> str:
+    """What makes a message the same one: where it belongs and what it says, not when it came."""
+    images = [[image.mime, image.data] for image in inbound.images]
+    said = [session, inbound.address.chat, inbound.text, images, _wishes_json(inbound.wishes)]
+    return hashlib.sha256(dump(said).encode()).hexdigest()
+
+
+def preview_of(text: str) -> str:
+    """The start of a message, in one line."""
+    # More than is shown, since blanks are folded; not all of it, which may be a book.
+    return storable(one_line(text.lstrip()[: 2 * PREVIEW_CHARS], PREVIEW_CHARS))
+
+
+def storable(text: str) -> str:
+    """The text as every database can hold it."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """The same for ids, each of them once."""
+    return tuple(dict.fromkeys(map(storable, ids)))
+
+
+def _wishes_json(wishes: Wishes) -> dict[str, Json]:
+    asked = {"model": wishes.model, "thinking": wishes.thinking, "timeout": wishes.timeout_s}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The row a message will be, if it is new."""
+
+    id: str
+    session: str
+    channel: str
+    account: str
+    message_id: str
+    sender: str
+    preview: str
+    at_ms: int
+    digest: str
+    body: str
+    state: State = "accepted"
+    why: str = ""
+
+    def others(self) -> Iterator["Arrival"]:
+        """What it is kept as when its id is taken: parked, under an id with a mark.
+
+        The first has no mark: then it is only the run's id that is taken.
+        """
+        digests = (self.digest[:size] for size in _MARK_CHARS)
+        for message_id in (self.message_id, *(f"{self.message_id}#{mark}" for mark in digests)):
+            if message_id == self.message_id:
+                why = f"run {self.id} is of another message"
+            else:
+                why = f"message {self.message_id} was accepted before, with other words"
+            yield replace(self, id=str(uuid4()), message_id=message_id, state="parked", why=why)
+
+    def row(self, inbound: Inbound, place: int) -> Accepted:
+        """The row that was made of it."""
+        return Accepted(
+            id=self.id,
+            session=self.session,
+            channel=self.channel,
+            account=self.account,
+            message_id=self.message_id,
+            sender=self.sender,
+            preview=self.preview,
+            at_ms=self.at_ms,
+            state=self.state,
+            inbound=inbound,
+            why=self.why,
+            settled_ms=self.settled_ms,
+            place=place,
+        )
+
+    @property
+    def settled_ms(self) -> int:
+        return self.at_ms if self.state == "parked" else 0
+
+
+def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
+    """Make ready to keep a message. One without an id of its own is like no other."""
+    row_id = storable(inbound.run_id) or str(uuid4())
+    return Arrival(
+        id=row_id,
+        session=storable(session),
+        channel=storable(inbound.address.channel),
+        account=storable(inbound.address.account),
+        message_id=storable(inbound.id) or row_id,
+        sender=storable(inbound.sender),
+        preview=preview_of(inbound.text),
+        at_ms=at_ms,
+        digest=digest_of(session, inbound),
+        body=dump(inbound_json(inbound)),
+    )
+
+
+def pack(parcel: Parcel) -> Parcel:
+    """The parcel as it enters an outbox: not tried yet, in text every database can hold."""
+    address = parcel.address
+    return Parcel(
+        id=storable(parcel.id),
+        run=storable(parcel.run),
+        address=Address(
+            storable(address.channel),
+            storable(address.chat),
+            storable(address.account),
+            None if address.thread is None else storable(address.thread),
+        ),
+        text=storable(parcel.text),
+        at_ms=parcel.at_ms,
+        expires_ms=parcel.expires_ms,
+        not_before_ms=parcel.not_before_ms,
+    )
+
+
+def read_accepted(row: Sequence[Any]) -> Accepted:
+    """A message from its columns, which are in the order of the fields."""
+    fields = [*row]
+    fields[_BODY] = read_body(row[_BODY])
+    return Accepted(*fields)
+
+
+def read_parcel(row: Sequence[Any]) -> Parcel:
+    """A parcel from its columns, which are in the order of the fields."""
+    parcel_id, run, channel, chat, account, thread, *rest = row
+    return Parcel(parcel_id, run, Address(channel, chat, account, thread), *rest)
+
+
+def read_body(body: str | None) -> Inbound | None:
+    """The message of a row; None when it was let go, or cannot be read any more."""
+    try:
+        return None if body is None else read_inbound(load(body))
+    except (Corrupt, ValueError):
+        return None

@@ -1,0 +1,293 @@
+"""The statements of the journal in state.sqlite.
+
+What changes it runs on the writer thread, inside a unit. A row remembers the token of the lease
+it was started under (0: never); whoever comes with a smaller one comes too late.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import apsw
+
+from homarus.core.errors import Conflict, LeaseLost
+from homarus.core.message import Inbound
+from homarus.core.principal import Principal
+from homarus.store.arrival import Arrival, pack, read_accepted
+from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settled
+from homarus.store.query import select
+
+Row: TypeAlias = tuple[Any, ...]
+
+# In the order of the fields of Accepted and Parcel.
+ACCEPTED: Final = (
+    "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
+    " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
+)
+PARCELS: Final = (
+    "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
+    " attempts, not_before_ms, place FROM parcels"
+)
+BY_ID: Final = f"{ACCEPTED} WHERE team = ? AND user = ? AND id = ?"
+# Word for word what the partial indexes say: only then are they used.
+OPEN: Final = "state IN ('accepted', 'running')"
+WAITING: Final = "state IN ('pending', 'sending')"
+STRANDED: Final = "state IN ('unknown', 'dead')"
+
+
+def accept(db: apsw.Connection, who: Principal, arrival: Arrival, inbound: Inbound) -> Acceptance:
+    """Keep a message, or count it."""
+    if place := _insert(db, who, arrival):
+        return Acceptance("new", arrival.row(inbound, place))
+    for other in arrival.others():
+        if known := _count(db, who, other):
+            (row,) = select(db, BY_ID, (who.team, who.user, known))
+            return Acceptance("duplicate", read_accepted(row))
+        if place := _insert(db, who, other):
+            return Acceptance("conflict", other.row(inbound, place))
+    raise Conflict(f"there is no room beside message {arrival.message_id}")
+
+
+def _insert(db: apsw.Connection, who: Principal, arrival: Arrival) -> int:
+    made = select(
+        db,
+        "INSERT INTO accepted (team, user, id, session, channel, account, message_id, sender,"
+        " preview, at_ms, digest, body, state, why, settled_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING RETURNING place",
+        (
+            who.team, who.user, arrival.id, arrival.session, arrival.channel, arrival.account,
+            arrival.message_id, arrival.sender, arrival.preview, arrival.at_ms, arrival.digest,
+            arrival.body, arrival.state, arrival.why, arrival.settled_ms,
+        ),
+    )  # fmt: skip
+    return int(made[0][0]) if made else 0
+
+
+def _count(db: apsw.Connection, who: Principal, arrival: Arrival) -> str:
+    known = select(
+        db,
+        "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = ? AND user = ?"
+        " AND channel = ? AND account = ? AND message_id = ? AND digest = ? RETURNING id",
+        (
+            who.team, who.user,
+            arrival.channel, arrival.account, arrival.message_id, arrival.digest,
+        ),
+    )  # fmt: skip
+    return str(known[0][0]) if known else ""
+
+
+def start(
+    db: apsw.Connection,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    run: str,
+    session_id: str,
+    entry: str,
+) -> None:
+    """Open rows become running, under this lease. Starting again under the same one is no try."""
+    for row_id in ids:
+        db.execute(
+            "UPDATE accepted SET attempts = attempts + (state = 'accepted' OR token <> ?5),"
+            " state = 'running', token = ?5, run = ?4,"
+            " session_id = CASE ?6 WHEN '' THEN session_id ELSE ?6 END,"
+            " entry = CASE ?7 WHEN '' THEN entry ELSE ?7 END"
+            " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?5"
+            " AND state IN ('accepted', 'running')",
+            (who.team, who.user, row_id, run, lease.token, session_id, entry),
+        )
+        if not db.changes():
+            raise _lost(db, who, row_id, lease)
+
+
+def hold(db: apsw.Connection, who: Principal, ids: Iterable[str], lease: Lease) -> None:
+    """Nothing, if these are running under this lease."""
+    for row_id in ids:
+        if not select(
+            db,
+            "SELECT 1 FROM accepted WHERE team = ? AND user = ? AND id = ?"
+            " AND state = 'running' AND token = ?",
+            (who.team, who.user, row_id, lease.token),
+        ):
+            raise _lost(db, who, row_id, lease)
+
+
+def settle(
+    db: apsw.Connection,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    state: Settled,
+    at_ms: int,
+    why: str,
+    reply: str,
+) -> None:
+    """The outcome. What was said, and which calls were begun, goes unless it may be retried."""
+    runs = set[str]()
+    for row_id in ids:
+        settled = select(
+            db,
+            "UPDATE accepted SET state = ?5, token = ?4, settled_ms = ?6, why = ?7, reply = ?8,"
+            " body = CASE ?5 WHEN 'parked' THEN body END"
+            " WHERE team = ?1 AND user = ?2 AND id = ?3 AND"
+            " (state = 'running' AND token = ?4 OR state = 'accepted' AND token <= ?4)"
+            " RETURNING run",
+            (who.team, who.user, row_id, lease.token, state, at_ms, why, reply),
+        )
+        if not settled:
+            raise _lost(db, who, row_id, lease)
+        runs.add(settled[0][0])
+    for run in runs - {""} if state != "parked" else ():
+        _forget_calls(db, who, run)
+
+
+def call_started(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Remember that a tool may have begun."""
+    _check_run(db, who, run, lease)
+    db.execute(
+        "INSERT INTO calls VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (who.team, who.user, run, call_id),
+    )
+
+
+def call_ended(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Forget it: its result is kept elsewhere."""
+    _check_run(db, who, run, lease)
+    db.execute(
+        "DELETE FROM calls WHERE team = ? AND user = ? AND run = ? AND call_id = ?",
+        (who.team, who.user, run, call_id),
+    )
+
+
+def post(db: apsw.Connection, who: Principal, parcels: Iterable[Parcel]) -> None:
+    """Put parcels at the end of the outbox."""
+    db.executemany(
+        "INSERT INTO parcels (team, user, id, run, channel, chat, account, thread, text, at_ms,"
+        " expires_ms, not_before_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        [
+            (
+                who.team, who.user, parcel.id, parcel.run, parcel.address.channel,
+                parcel.address.chat, parcel.address.account, parcel.address.thread, parcel.text,
+                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms,
+            )
+            for parcel in map(pack, parcels)
+        ],
+    )  # fmt: skip
+
+
+def send_started(db: apsw.Connection, who: Principal, parcel_id: str, lease: Lease) -> None:
+    """It may have arrived, from now on."""
+    db.execute(
+        "UPDATE parcels SET state = 'sending', token = ?4, attempts = attempts + 1"
+        " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?4"
+        " AND state IN ('pending', 'sending')",
+        (who.team, who.user, parcel_id, lease.token),
+    )
+    if not db.changes():
+        raise LeaseLost(f"parcel {parcel_id} is not ours to send under {lease.name}")
+
+
+def send_ended(
+    db: apsw.Connection,
+    who: Principal,
+    parcel_id: str,
+    lease: Lease,
+    *,
+    state: ParcelState,
+    receipt: str,
+    why: str,
+    not_before_ms: int,
+) -> None:
+    """What became of it."""
+    db.execute(
+        "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8"
+        " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state = 'sending' AND token = ?4",
+        (who.team, who.user, parcel_id, lease.token, state, receipt, why, not_before_ms),
+    )
+    if not db.changes():
+        raise LeaseLost(f"parcel {parcel_id} is not being sent under {lease.name}")
+
+
+def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool:
+    """Once more from the start. The token grows: who had it before is too late.
+
+    A parcel gets as long to arrive as it had.
+    """
+    db.execute(
+        "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
+        " attempts = 0, settled_ms = 0"
+        " WHERE team = ? AND user = ? AND id = ? AND state = 'parked'",
+        (who.team, who.user, item_id),
+    )
+    if db.changes():
+        return True
+    db.execute(
+        "UPDATE parcels SET state = 'pending', token = token + 1, why = '', attempts = 0,"
+        " not_before_ms = 0, expires_ms = CASE WHEN expires_ms > at_ms"
+        " THEN max(expires_ms, ?4 + expires_ms - at_ms) ELSE expires_ms END"
+        " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state IN ('unknown', 'dead')",
+        (who.team, who.user, item_id, at_ms),
+    )
+    return bool(db.changes())
+
+
+def discard(db: apsw.Connection, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
+    """Give it up."""
+    db.execute(
+        "UPDATE accepted SET state = 'reported', settled_ms = ?, why = ?, body = NULL"
+        " WHERE team = ? AND user = ? AND id = ? AND state = 'parked'",
+        (at_ms, why, who.team, who.user, item_id),
+    )
+    if db.changes():
+        _forget_calls(db, who, item_id)
+        return True
+    db.execute(
+        "DELETE FROM parcels"
+        " WHERE team = ? AND user = ? AND id = ? AND state IN ('unknown', 'dead')",
+        (who.team, who.user, item_id),
+    )
+    return bool(db.changes())
+
+
+def prune(db: apsw.Connection, who: Principal, before_ms: int) -> int:
+    """Forget what is done and was done before."""
+    db.execute(
+        "DELETE FROM accepted WHERE team = ? AND user = ? AND settled_ms < ?"
+        " AND state IN ('answered', 'silent', 'reported')",
+        (who.team, who.user, before_ms),
+    )
+    gone = db.changes()
+    db.execute(
+        "DELETE FROM parcels WHERE team = ? AND user = ? AND at_ms < ? AND state = 'sent'",
+        (who.team, who.user, before_ms),
+    )
+    return gone + db.changes()
+
+
+def _forget_calls(db: apsw.Connection, who: Principal, run: str) -> None:
+    db.execute(
+        "DELETE FROM calls WHERE team = ? AND user = ? AND run = ?", (who.team, who.user, run)
+    )
+
+
+def _check_run(db: apsw.Connection, who: Principal, run: str, lease: Lease) -> None:
+    if not select(
+        db,
+        "SELECT 1 FROM accepted WHERE team = ? AND user = ? AND run = ? AND token = ?"
+        " AND state = 'running' AND state IN ('accepted', 'running')",
+        (who.team, who.user, run, lease.token),
+    ):
+        raise LeaseLost(f"run {run} is not going on under {lease.name}")
+
+
+def _lost(db: apsw.Connection, who: Principal, row_id: str, lease: Lease) -> LeaseLost:
+    found = select(
+        db,
+        "SELECT state FROM accepted WHERE team = ? AND user = ? AND id = ?",
+        (who.team, who.user, row_id),
+    )
+    told = f"is {found[0][0]}, and not ours under {lease.name}" if found else "is not known"
+    return LeaseLost(f"message {row_id} {told}")

@@ -1,0 +1,382 @@
+"""The journal in PostgreSQL: the same promises for many processes (see journal.py).
+
+    async with open_journal("postgresql://…") as journal:
+        await journal.accept(session, inbound, at_ms=now_ms)
+
+A lease is an advisory lock of one connection: when that connection is lost, the server gives the
+lease to the next who asks, whose token is larger. What the first still writes is refused then, as
+anywhere, by the token in the row.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import psycopg
+from psycopg import AsyncConnection, errors, sql
+from psycopg.pq import TransactionStatus
+
+from homarus.core.errors import Conflict, DiskFull, LeaseLost, StoreError
+from homarus.core.lanes import Lanes
+from homarus.core.message import Inbound, Json
+from homarus.core.principal import OWNER, Principal
+from homarus.store import postgres_rows
+from homarus.store.arrival import arrive, read_accepted, read_parcel, storable, storable_ids
+from homarus.store.journal import (
+    Acceptance,
+    Accepted,
+    Cursor,
+    JournalUnit,
+    Lease,
+    Parcel,
+    ParcelState,
+    Settled,
+    State,
+)
+from homarus.store.line import dump, load
+from homarus.store.postgres_rows import Db, Row, values_of
+
+CONNECTIONS: Final = 4
+POLL_S: Final = 0.1  # how often a lease that another process holds is asked for
+
+_Step: TypeAlias = Callable[[Db], Awaitable[None]]
+
+
+@asynccontextmanager
+async def open_journal(uri: str, *, schema: str = "homarus") -> AsyncIterator["PostgresJournal"]:
+    """Connect, and make the tables in this schema if there are none."""
+    engine = _Engine(uri, schema)
+    try:
+        async with engine.connection() as db:
+            await postgres_rows.migrate(db, schema)
+        yield PostgresJournal(engine, OWNER)
+    finally:
+        await engine.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """PostgreSQL's errors in our words."""
+    try:
+        yield
+    except errors.DiskFull as exc:
+        raise DiskFull(
+            "PostgreSQL has no room to write", fix="free some disk space on its server"
+        ) from exc
+    except (errors.IntegrityError, errors.DeadlockDetected, errors.SerializationFailure) as exc:
+        raise Conflict(f"PostgreSQL: {exc}", fix="load it again, then repeat the change") from exc
+    except psycopg.Error as exc:
+        raise StoreError(f"PostgreSQL: {exc}", fix="check the server and its address") from exc
+
+
+@dataclass(slots=True)
+class _Engine:
+    """What every scope of one open journal shares: connections, and the leases held here."""
+
+    uri: str
+    schema: str
+    idle: list[Db] = field(default_factory=list)
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
+    lanes: Lanes = field(default_factory=Lanes)
+    keeper: Db | None = None  # holds the locks
+    keeper_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    held: dict[int, Db] = field(default_factory=dict)  # by token
+    closed: bool = False
+
+    async def connect(self) -> Db:
+        db: Db = await AsyncConnection.connect(self.uri, autocommit=True)
+        try:
+            path = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
+            await db.execute(path)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Db]:
+        """One that nobody else uses meanwhile."""
+        with _translated():
+            async with self.places:
+                if self.closed:
+                    raise StoreError("the journal is closed")
+                db = self.idle.pop() if self.idle else await self.connect()
+                try:
+                    yield db
+                finally:
+                    await self._put_back(db)
+
+    async def _put_back(self, db: Db) -> None:
+        if db.closed:  # the server went away: the others are as dead
+            await self._close_idle()
+        elif self.closed or db.info.transaction_status != TransactionStatus.IDLE:
+            await db.close()
+        else:
+            self.idle.append(db)
+
+    async def _close_idle(self) -> None:
+        while self.idle:
+            await self.idle.pop().close()
+
+    async def take(self, key: str) -> tuple[Db, int]:
+        """Wait for a lock; who holds it, and a token larger than any before."""
+        while True:
+            db = await self._keeper()
+            try:
+                asked = await db.execute(
+                    "SELECT CASE WHEN pg_try_advisory_lock(hashtextextended(%s, 0))"
+                    " THEN nextval('tokens') END",
+                    (key,),
+                )
+                row = await asked.fetchone()
+            except BaseException:  # it may have been given all the same
+                await self.give_back(db, key)
+                raise
+            if row and row[0] is not None:
+                return db, int(row[0])
+            await asyncio.sleep(POLL_S)
+
+    async def give_back(self, db: Db, key: str) -> None:
+        if not db.closed:  # else the server has it already
+            await db.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (key,))
+
+    async def _keeper(self) -> Db:
+        async with self.keeper_lock:
+            if self.closed:
+                raise StoreError("the journal is closed")
+            if self.keeper is None or self.keeper.closed:
+                self.keeper = await self.connect()
+            return self.keeper
+
+    def check(self, lease: Lease) -> None:
+        """LeaseLost when the connection that holds it is gone."""
+        db = self.held.get(lease.token)
+        if db is not None and db.closed:
+            raise LeaseLost(f"the connection that held {lease.name} is lost")
+
+    async def close(self) -> None:
+        self.closed = True
+        await self._close_idle()
+        if self.keeper:
+            await self.keeper.close()
+
+
+class _Unit:
+    """The steps of one unit, and the leases they stand on."""
+
+    def __init__(self, who: Principal) -> None:
+        self._who = who
+        self.steps: list[_Step] = []
+        self.leases: list[Lease] = []
+
+    def _add(self, step: _Step, *leases: Lease) -> None:
+        self.steps.append(step)
+        self.leases += leases
+
+    def start(
+        self,
+        ids: Sequence[str],
+        lease: Lease,
+        *,
+        run: str,
+        session_id: str = "",
+        entry: str = "",
+    ) -> None:
+        ids = storable_ids(ids)
+        self._add(
+            lambda db: postgres_rows.start(
+                db, self._who, ids, lease, run=run, session_id=session_id, entry=entry
+            ),
+            lease,
+        )
+
+    def hold(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+        self._add(lambda db: postgres_rows.hold(db, self._who, ids, lease), lease)
+
+    def settle(
+        self,
+        ids: Sequence[str],
+        lease: Lease,
+        state: Settled,
+        *,
+        at_ms: int,
+        why: str = "",
+        reply: str = "",
+    ) -> None:
+        ids, why = storable_ids(ids), storable(why)
+        self._add(
+            lambda db: postgres_rows.settle(
+                db, self._who, ids, lease, state=state, at_ms=at_ms, why=why, reply=reply
+            ),
+            lease,
+        )
+
+    def call_started(self, run: str, lease: Lease, call_id: str) -> None:
+        call = storable(call_id)
+        self._add(lambda db: postgres_rows.call_started(db, self._who, run, lease, call), lease)
+
+    def call_ended(self, run: str, lease: Lease, call_id: str) -> None:
+        call = storable(call_id)
+        self._add(lambda db: postgres_rows.call_ended(db, self._who, run, lease, call), lease)
+
+    def post(self, *parcels: Parcel) -> None:
+        self._add(lambda db: postgres_rows.post(db, self._who, parcels))
+
+    def send_started(self, parcel_id: str, lease: Lease) -> None:
+        parcel = storable(parcel_id)
+        self._add(lambda db: postgres_rows.send_started(db, self._who, parcel, lease), lease)
+
+    def send_ended(
+        self,
+        parcel_id: str,
+        lease: Lease,
+        state: ParcelState,
+        *,
+        receipt: str = "",
+        why: str = "",
+        not_before_ms: int = 0,
+    ) -> None:
+        parcel, receipt, why = storable(parcel_id), storable(receipt), storable(why)
+        self._add(
+            lambda db: postgres_rows.send_ended(
+                db,
+                self._who,
+                parcel,
+                lease,
+                state=state,
+                receipt=receipt,
+                why=why,
+                not_before_ms=not_before_ms,
+            ),
+            lease,
+        )
+
+
+class PostgresJournal:
+    """A Journal; see journal.py for what it promises."""
+
+    def __init__(self, engine: _Engine, who: Principal) -> None:
+        self._engine, self._who = engine, who
+
+    def scoped(self, principal: Principal) -> "PostgresJournal":
+        return PostgresJournal(self._engine, principal)
+
+    async def accept(
+        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+    ) -> Acceptance:
+        arrival = arrive(session, inbound, at_ms)
+        async with self._engine.connection() as db, db.transaction():
+            if cursor:
+                name = storable(cursor.name)
+                await postgres_rows.put_cursor(db, self._who, name, dump(cursor.data))
+            return await postgres_rows.accept(db, self._who, arrival, inbound)
+
+    async def cursor(self, name: str) -> Mapping[str, Json] | None:
+        found = await self._read(
+            "SELECT json FROM cursors"
+            " WHERE team = %(team)s AND member = %(member)s AND name = %(name)s",
+            name=storable(name),
+        )
+        return load(found[0][0]) if found else None
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[JournalUnit]:
+        unit = _Unit(self._who)
+        yield unit
+        if not unit.steps:
+            return
+        async with self._engine.connection() as db, db.transaction():
+            for lease in unit.leases:
+                self._engine.check(lease)
+            for step in unit.steps:
+                await step(db)
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncIterator[Lease]:
+        key = dump([self._engine.schema, self._who.team, self._who.user, name])
+        # The lane is for those in this process: to the server they are one holder.
+        async with self._engine.lanes.enter(key):
+            with _translated():
+                db, token = await self._engine.take(key)
+            self._engine.held[token] = db
+            try:
+                yield Lease(name, token)
+            finally:
+                del self._engine.held[token]
+                with _translated():
+                    await self._engine.give_back(db, key)
+
+    async def accepted(self, id: str) -> Accepted | None:  # noqa: A002 - the word for it
+        found = await self._read(f"{postgres_rows.ACCEPTED} AND id = %(id)s", id=storable(id))
+        return read_accepted(found[0]) if found else None
+
+    async def rows(
+        self, *states: State, session: str | None = None, limit: int | None = None
+    ) -> Sequence[Accepted]:
+        query = sql.SQL(postgres_rows.ACCEPTED) + _of(states)
+        if session is not None:
+            query += sql.SQL(" AND session = %(session)s")
+        query += sql.SQL(" ORDER BY place DESC LIMIT %(limit)s")
+        found = await self._read(query, session=storable(session or ""), limit=_cut(limit))
+        return [read_accepted(row) for row in reversed(found)]
+
+    async def calls(self, run: str) -> frozenset[str]:
+        found = await self._read(
+            "SELECT call_id FROM calls"
+            " WHERE team = %(team)s AND member = %(member)s AND run = %(run)s",
+            run=run,
+        )
+        return frozenset(call_id for (call_id,) in found)
+
+    async def parcel(self, id: str) -> Parcel | None:  # noqa: A002 - the word for it
+        found = await self._read(f"{postgres_rows.PARCELS} AND id = %(id)s", id=storable(id))
+        return read_parcel(found[0]) if found else None
+
+    async def parcels(
+        self, *states: ParcelState, channel: str | None = None, limit: int | None = None
+    ) -> Sequence[Parcel]:
+        query = sql.SQL(postgres_rows.PARCELS) + _of(states)
+        if channel is not None:
+            query += sql.SQL(" AND channel = %(channel)s")
+        query += sql.SQL(" ORDER BY place LIMIT %(limit)s")
+        found = await self._read(query, channel=storable(channel or ""), limit=_cut(limit))
+        return [read_parcel(row) for row in found]
+
+    async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_rows.retry(db, self._who, storable(id), at_ms)
+
+    async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_rows.discard(db, self._who, storable(id), at_ms, storable(why))
+
+    async def prune(self, before_ms: int) -> int:
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_rows.prune(db, self._who, before_ms)
+
+    async def _read(self, query: str | sql.Composed, **values: object) -> list[Row]:
+        async with self._engine.connection() as db:
+            found = await db.execute(query, values_of(self._who, **values))
+            return await found.fetchall()
+
+
+def _of(states: Sequence[str]) -> sql.Composed:
+    """Literal states: only then can the server choose an index that holds just these."""
+    if not states:
+        return sql.Composed([])
+    listed = sql.SQL(", ").join(sql.Literal(state) for state in states)
+    return sql.SQL(" AND state IN ({})").format(listed)
+
+
+def _cut(limit: int | None) -> int | None:
+    return None if limit is None else max(limit, 0)

@@ -1,0 +1,375 @@
+"""The tables and statements of the journal in PostgreSQL, each of them inside a transaction.
+
+They mean what those of journal_rows.py mean. Here others write at the same time: every statement
+that looks at a row also locks it, so that nobody takes it over between the look and the commit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from psycopg import AsyncConnection, AsyncCursor, sql
+
+from homarus.core.errors import Conflict, LeaseLost, StoreError
+from homarus.core.message import Inbound
+from homarus.core.principal import Principal
+from homarus.store.arrival import Arrival, pack, read_accepted
+from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settled
+
+Row: TypeAlias = tuple[Any, ...]
+Db: TypeAlias = AsyncConnection[Row]
+
+# One step per version, each applied whole or not at all. A released step is never changed.
+MIGRATIONS: Final = (
+    """
+    CREATE SEQUENCE tokens;
+    CREATE TABLE accepted (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, id text NOT NULL, session text NOT NULL,
+        channel text NOT NULL, account text NOT NULL, message_id text NOT NULL,
+        sender text NOT NULL, preview text NOT NULL, at_ms bigint NOT NULL,
+        state text NOT NULL, token bigint NOT NULL DEFAULT 0,
+        run text NOT NULL DEFAULT '', session_id text NOT NULL DEFAULT '',
+        entry text NOT NULL DEFAULT '', reply text NOT NULL DEFAULT '',
+        why text NOT NULL DEFAULT '', attempts bigint NOT NULL DEFAULT 0,
+        duplicates bigint NOT NULL DEFAULT 0, settled_ms bigint NOT NULL DEFAULT 0,
+        digest text NOT NULL, body text,
+        UNIQUE (team, member, id), UNIQUE (team, member, channel, account, message_id)
+    );
+    CREATE INDEX accepted_open ON accepted (team, member, run)
+        WHERE state IN ('accepted', 'running');
+    CREATE INDEX accepted_parked ON accepted (team, member) WHERE state = 'parked';
+    CREATE TABLE calls (
+        team text, member text, run text, call_id text,
+        PRIMARY KEY (team, member, run, call_id)
+    );
+    CREATE TABLE parcels (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, id text NOT NULL, run text NOT NULL,
+        channel text NOT NULL, chat text NOT NULL, account text NOT NULL, thread text,
+        text text NOT NULL, at_ms bigint NOT NULL, expires_ms bigint NOT NULL,
+        state text NOT NULL DEFAULT 'pending', token bigint NOT NULL DEFAULT 0,
+        receipt text NOT NULL DEFAULT '', why text NOT NULL DEFAULT '',
+        attempts bigint NOT NULL DEFAULT 0, not_before_ms bigint NOT NULL DEFAULT 0,
+        UNIQUE (team, member, id)
+    );
+    CREATE INDEX parcels_waiting ON parcels (team, member) WHERE state IN ('pending', 'sending');
+    CREATE INDEX parcels_stranded ON parcels (team, member) WHERE state IN ('unknown', 'dead');
+    CREATE TABLE cursors (
+        team text, member text, name text, json text NOT NULL,
+        PRIMARY KEY (team, member, name)
+    );
+    """,
+)
+_SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
+
+# In the order of the fields of Accepted and Parcel.
+ACCEPTED: Final = (
+    "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
+    " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
+    " WHERE team = %(team)s AND member = %(member)s"
+)
+PARCELS: Final = (
+    "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
+    " attempts, not_before_ms, place FROM parcels WHERE team = %(team)s AND member = %(member)s"
+)
+
+
+async def migrate(db: Db, schema: str) -> None:
+    """Bring the tables to the newest version; refuse what a newer Homarus wrote."""
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+        made = await db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
+        if not await made.fetchone():
+            await db.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        await db.execute("CREATE TABLE IF NOT EXISTS meta (key text PRIMARY KEY, value bigint)")
+        found = await (await db.execute("SELECT value FROM meta WHERE key = 'schema'")).fetchone()
+        version = int(found[0]) if found else 0
+        if version > len(MIGRATIONS):
+            raise StoreError(
+                f"the tables in {schema} have schema {version}, of a newer Homarus;"
+                f" this one knows {len(MIGRATIONS)}",
+                fix="upgrade homarus",
+            )
+        for step in MIGRATIONS[version:]:
+            await db.execute(step)
+        await db.execute(
+            "INSERT INTO meta VALUES ('schema', %s)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (len(MIGRATIONS),),
+        )
+
+
+def values_of(who: Principal, **others: object) -> Mapping[str, object]:
+    """What the named places of a statement stand for."""
+    return {"team": who.team, "member": who.user, **others}
+
+
+async def put_cursor(db: Db, who: Principal, name: str, json: str) -> None:
+    """Remember how far a channel has read."""
+    await db.execute(
+        "INSERT INTO cursors VALUES (%(team)s, %(member)s, %(name)s, %(json)s)"
+        " ON CONFLICT (team, member, name) DO UPDATE SET json = excluded.json",
+        values_of(who, name=name, json=json),
+    )
+
+
+async def accept(db: Db, who: Principal, arrival: Arrival, inbound: Inbound) -> Acceptance:
+    """Keep a message, or count it."""
+    if place := await _insert(db, who, arrival):
+        return Acceptance("new", arrival.row(inbound, place))
+    for other in arrival.others():
+        if known := await _count(db, who, other):
+            return Acceptance("duplicate", read_accepted(known))
+        if place := await _insert(db, who, other):
+            return Acceptance("conflict", other.row(inbound, place))
+    raise Conflict(f"there is no room beside message {arrival.message_id}")
+
+
+async def _insert(db: Db, who: Principal, arrival: Arrival) -> int:
+    made = await db.execute(
+        "INSERT INTO accepted (team, member, id, session, channel, account, message_id, sender,"
+        " preview, at_ms, digest, body, state, why, settled_ms)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " ON CONFLICT DO NOTHING RETURNING place",
+        (
+            who.team, who.user, arrival.id, arrival.session, arrival.channel, arrival.account,
+            arrival.message_id, arrival.sender, arrival.preview, arrival.at_ms, arrival.digest,
+            arrival.body, arrival.state, arrival.why, arrival.settled_ms,
+        ),
+    )  # fmt: skip
+    row = await made.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def _count(db: Db, who: Principal, arrival: Arrival) -> Row | None:
+    counted = await db.execute(
+        "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = %(team)s"
+        " AND member = %(member)s AND channel = %(channel)s AND account = %(account)s"
+        " AND message_id = %(message)s AND digest = %(digest)s RETURNING id",
+        values_of(
+            who,
+            channel=arrival.channel,
+            account=arrival.account,
+            message=arrival.message_id,
+            digest=arrival.digest,
+        ),
+    )
+    if not (known := await counted.fetchone()):
+        return None
+    found = await db.execute(f"{ACCEPTED} AND id = %(id)s", values_of(who, id=known[0]))
+    return await found.fetchone()
+
+
+async def start(
+    db: Db,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    run: str,
+    session_id: str,
+    entry: str,
+) -> None:
+    """Open rows become running, under this lease. Starting again under the same one is no try."""
+    done = await db.execute(
+        "UPDATE accepted SET state = 'running', token = %(token)s, run = %(run)s,"
+        " attempts = attempts + (state = 'accepted' OR token <> %(token)s)::int,"
+        " session_id = coalesce(nullif(%(session_id)s, ''), session_id),"
+        " entry = coalesce(nullif(%(entry)s, ''), entry)"
+        " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
+        " AND state IN ('accepted', 'running') AND token <= %(token)s",
+        values_of(who, ids=[*ids], token=lease.token, run=run, session_id=session_id, entry=entry),
+    )
+    _check_all(done, ids, lease)
+
+
+async def hold(db: Db, who: Principal, ids: Sequence[str], lease: Lease) -> None:
+    """Nothing, if these are running under this lease and stay so until the commit."""
+    found = await db.execute(
+        "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND id = ANY(%(ids)s) AND state = 'running' AND token = %(token)s FOR SHARE",
+        values_of(who, ids=[*ids], token=lease.token),
+    )
+    _check_all(found, ids, lease)
+
+
+async def settle(
+    db: Db,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    state: Settled,
+    at_ms: int,
+    why: str,
+    reply: str,
+) -> None:
+    """The outcome. What was said, and which calls were begun, goes unless it may be retried."""
+    done = await db.execute(
+        "UPDATE accepted SET state = %(state)s, token = %(token)s, settled_ms = %(at_ms)s,"
+        " why = %(why)s, reply = %(reply)s,"
+        " body = CASE WHEN %(state)s = 'parked' THEN body END"
+        " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
+        " AND (state = 'running' AND token = %(token)s"
+        " OR state = 'accepted' AND token <= %(token)s) RETURNING run",
+        values_of(
+            who, ids=[*ids], token=lease.token, state=state, at_ms=at_ms, why=why, reply=reply
+        ),
+    )
+    _check_all(done, ids, lease)
+    if state != "parked" and ids:
+        await _forget_calls(db, who, [run for (run,) in await done.fetchall()])
+
+
+async def call_started(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Remember that a tool may have begun."""
+    await _check_run(db, who, run, lease)
+    await db.execute(
+        "INSERT INTO calls VALUES (%(team)s, %(member)s, %(run)s, %(call)s) ON CONFLICT DO NOTHING",
+        values_of(who, run=run, call=call_id),
+    )
+
+
+async def call_ended(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Forget it: its result is kept elsewhere."""
+    await _check_run(db, who, run, lease)
+    await db.execute(
+        "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s"
+        " AND run = %(run)s AND call_id = %(call)s",
+        values_of(who, run=run, call=call_id),
+    )
+
+
+async def post(db: Db, who: Principal, parcels: Iterable[Parcel]) -> None:
+    """Put parcels at the end of the outbox."""
+    for parcel in map(pack, parcels):
+        address = parcel.address
+        await db.execute(
+            "INSERT INTO parcels (team, member, id, run, channel, chat, account, thread, text,"
+            " at_ms, expires_ms, not_before_ms)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            (
+                who.team, who.user, parcel.id, parcel.run, address.channel, address.chat,
+                address.account, address.thread, parcel.text,
+                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms,
+            ),
+        )  # fmt: skip
+
+
+async def send_started(db: Db, who: Principal, parcel_id: str, lease: Lease) -> None:
+    """It may have arrived, from now on."""
+    done = await db.execute(
+        "UPDATE parcels SET state = 'sending', token = %(token)s, attempts = attempts + 1"
+        " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND token <= %(token)s AND state IN ('pending', 'sending')",
+        values_of(who, id=parcel_id, token=lease.token),
+    )
+    if not done.rowcount:
+        raise LeaseLost(f"parcel {parcel_id} is not ours to send under {lease.name}")
+
+
+async def send_ended(
+    db: Db,
+    who: Principal,
+    parcel_id: str,
+    lease: Lease,
+    *,
+    state: ParcelState,
+    receipt: str,
+    why: str,
+    not_before_ms: int,
+) -> None:
+    """What became of it."""
+    done = await db.execute(
+        "UPDATE parcels SET state = %(state)s, receipt = %(receipt)s, why = %(why)s,"
+        " not_before_ms = %(not_before)s WHERE team = %(team)s AND member = %(member)s"
+        " AND id = %(id)s AND state = 'sending' AND token = %(token)s",
+        values_of(
+            who,
+            id=parcel_id,
+            token=lease.token,
+            state=state,
+            receipt=receipt,
+            why=why,
+            not_before=not_before_ms,
+        ),
+    )
+    if not done.rowcount:
+        raise LeaseLost(f"parcel {parcel_id} is not being sent under {lease.name}")
+
+
+async def retry(db: Db, who: Principal, item_id: str, at_ms: int) -> bool:
+    """Once more from the start. The token grows: who had it before is too late."""
+    message = await db.execute(
+        "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
+        " attempts = 0, settled_ms = 0"
+        " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s AND state = 'parked'",
+        values_of(who, id=item_id),
+    )
+    if message.rowcount:
+        return True
+    parcel = await db.execute(
+        "UPDATE parcels SET state = 'pending', token = token + 1, why = '', attempts = 0,"
+        " not_before_ms = 0, expires_ms = CASE WHEN expires_ms > at_ms"
+        " THEN greatest(expires_ms, %(at_ms)s + expires_ms - at_ms) ELSE expires_ms END"
+        " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND state IN ('unknown', 'dead')",
+        values_of(who, id=item_id, at_ms=at_ms),
+    )
+    return bool(parcel.rowcount)
+
+
+async def discard(db: Db, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
+    """Give it up."""
+    message = await db.execute(
+        "UPDATE accepted SET state = 'reported', settled_ms = %(at_ms)s, why = %(why)s,"
+        " body = NULL WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND state = 'parked'",
+        values_of(who, id=item_id, at_ms=at_ms, why=why),
+    )
+    if message.rowcount:
+        await _forget_calls(db, who, [item_id])
+        return True
+    parcel = await db.execute(
+        "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND state IN ('unknown', 'dead')",
+        values_of(who, id=item_id),
+    )
+    return bool(parcel.rowcount)
+
+
+async def prune(db: Db, who: Principal, before_ms: int) -> int:
+    """Forget what is done and was done before."""
+    messages = await db.execute(
+        "DELETE FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND settled_ms < %(before)s AND state IN ('answered', 'silent', 'reported')",
+        values_of(who, before=before_ms),
+    )
+    parcels = await db.execute(
+        "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s"
+        " AND at_ms < %(before)s AND state = 'sent'",
+        values_of(who, before=before_ms),
+    )
+    return messages.rowcount + parcels.rowcount
+
+
+async def _forget_calls(db: Db, who: Principal, runs: Sequence[str]) -> None:
+    await db.execute(
+        "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)",
+        values_of(who, runs=[*runs]),
+    )
+
+
+async def _check_run(db: Db, who: Principal, run: str, lease: Lease) -> None:
+    found = await db.execute(
+        "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = %(run)s AND token = %(token)s AND state = 'running' FOR SHARE",
+        values_of(who, run=run, token=lease.token),
+    )
+    if not found.rowcount:
+        raise LeaseLost(f"run {run} is not going on under {lease.name}")
+
+
+def _check_all(done: AsyncCursor[Row], ids: Sequence[str], lease: Lease) -> None:
+    if done.rowcount != len(ids):
+        raise LeaseLost(f"not all of these messages are ours under {lease.name}: {', '.join(ids)}")

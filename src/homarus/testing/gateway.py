@@ -1,0 +1,56 @@
+"""The gateway with a scripted channel: the real program, wired to a service that keeps the books.
+
+    python -m homarus.testing.gateway --ledger http://127.0.0.1:P [--port P]
+
+It is `homarus gateway` in every other respect: state directory, config, signals and what it
+prints. There is nobody to ask in a test, so every question is answered with yes.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from homarus.app import serve
+from homarus.cli.main import fail
+from homarus.cli.reach import restart_self, warn
+from homarus.core.errors import HomarusError
+from homarus.testing.scripted_channel import make_channel
+from homarus.tools.tool import Question
+
+
+async def _agree(_question: Question) -> bool:
+    return True
+
+
+def main() -> None:
+    """Serve until told to end."""
+    parser = argparse.ArgumentParser(prog="python -m homarus.testing.gateway")
+    parser.add_argument("--ledger", required=True, metavar="URL", help="of the ledger")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    options = parser.parse_args()
+    channel = make_channel(options.ledger)
+
+    def ready(url: str) -> None:
+        sys.stdout.write(f"The gateway is ready on {url} (process {os.getpid()}).\n")
+        sys.stdout.flush()
+
+    try:
+        ending = asyncio.run(
+            serve(
+                os.environ,
+                port=options.port,
+                ready=ready,
+                warn=warn,
+                channels=lambda: (channel,),
+                ask=_agree,
+            )
+        )
+    except HomarusError as exc:
+        fail(exc.message, fix=exc.fix, code=exc.code, status=exc.exit_status)
+    if ending == "restart":
+        restart_self()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,444 @@
+"""A chat service that keeps the books: what it handed out, what it was sent, and who is at fault.
+
+It plays a service with a long poll, as Telegram is one, and it is a process of its own: it lives
+on when the gateway is killed, and it alone judges what was lost and what was doubled.
+
+    python -m homarus.testing.ledger [--flavour plain|idempotent|lookup] [--text-limit N] [--port P]
+
+prints its URL and serves until it is stopped. In a test, in the same process:
+
+    async with Ledger("lookup") as ledger:
+        message = ledger.offer(Offer(text="MOCK:echo {nonce}"))
+        ... a channel at ledger.url ...
+        assert ledger.books.verdict()["answered"] == [message.id]
+
+The channel's side (scripted_channel.py speaks it), JSON both ways:
+
+    GET  /about                        {"flavour", "textLimit"}
+    GET  /updates?offset=N&waitS=&limit=
+         {"updates": [{"id", "messageId", "chat", "sender", "text"}]}, waiting for one if there is
+         none. What lies below the offset is acknowledged; the rest is handed out again and again.
+    POST /send {"key", "chat", "text"} {"messageId"}
+    GET  /look?key=K                   {"messageId"}, "" when nothing came under that key
+
+A plain service takes every send; an idempotent one takes a key once, and gives the same id for it
+again; one with lookup takes every send and can be asked.
+
+The test's side:
+
+    POST /offer {"text", "chat", "sender", "id", "nonce", "marks", "copies"}
+         A person writes; the answer is {"id", "nonce", "marks"}. All but the text may be left out.
+         `{nonce}` in the text and the marks is filled in. `marks` is what the reply must hold, each
+         once, by default the nonce; no mark may be a part of another. `copies` hands the message
+         out so often; an `id` that was offered before hands it out again, with the words given.
+    POST /trouble {"sends": [{"taken", "status", "waitS", "afterS", "times"}, ...]}
+         What befalls the next sends, in order: whether the service takes the message (yes), how
+         long it waits then, and what it answers (200); status 0 hangs up without a word. 429 tells
+         to come back after `afterS`. {"taken": true, "status": 0} is a lost answer,
+         {"taken": false, "status": 0} a lost question.
+    GET  /ledger                       {"messages": [...], "sends": [...], "attempts": [...]}
+    GET  /verdict?withinS=S            {"offered", "answered", "reported", "waiting", "lost",
+                                        "doubled", "worstS"}
+
+The verdict names every message once (ids), by what its chat holds:
+
+    answered   each mark stands in exactly one send
+    doubled    a mark stands in more than one
+    reported   no mark stands anywhere, and the chat was sent something that answers nobody else
+    waiting    not acknowledged yet, or acknowledged less than `withinS` seconds ago
+    lost       anything else: acknowledged, and a mark is missing
+
+`worstS` is the longest time from an offer to the last part of its answer.
+"""
+
+import argparse
+import asyncio
+import json
+import secrets
+import sys
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, field
+from typing import Literal, Self, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from homarus.core.message import Json
+from homarus.core.value import dataclass
+from homarus.testing.model_server.pipe import HungUp, read_request, write_whole
+
+Flavour: TypeAlias = Literal["plain", "idempotent", "lookup"]
+FLAVOURS: tuple[Flavour, ...] = ("plain", "idempotent", "lookup")
+Answer: TypeAlias = tuple[int, Json]
+
+_BATCH = 100
+_MAX_WAIT_S = 60.0
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class Offer(_Body):
+    """A person writes something."""
+
+    text: str
+    chat: str = "chat"
+    sender: str = "person"
+    id: str = ""
+    nonce: str = ""
+    marks: tuple[str, ...] = ("{nonce}",)
+    copies: int = Field(default=1, ge=1)
+
+
+class Trouble(_Body):
+    """What befalls a send; see the module."""
+
+    taken: bool = True
+    status: int = 200
+    wait_s: float = 0.0
+    after_s: float = 0.0
+    times: int = Field(default=1, ge=1)
+
+
+class _Troubles(_Body):
+    sends: tuple[Trouble, ...]
+
+
+class _Sent(_Body):
+    key: str
+    chat: str
+    text: str
+
+
+@dataclass(slots=True)
+class Offered:
+    """A message a person wrote. Times are the wall clock's seconds, 0 before it happened."""
+
+    id: str
+    nonce: str
+    marks: tuple[str, ...]
+    chat: str
+    text: str
+    offered_s: float
+    handed: int = 0
+    acked_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Send:
+    """A message the service took. `repeats` counts how often its key came again, idempotently."""
+
+    key: str
+    chat: str
+    text: str
+    at_s: float
+    message_id: str
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request to send, and what it was answered; status 0: nothing."""
+
+    key: str
+    at_s: float
+    taken: bool
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    id: int
+    message: Offered
+    sender: str
+    text: str
+
+    def json(self) -> Json:
+        return {
+            "id": self.id,
+            "messageId": self.message.id,
+            "chat": self.message.chat,
+            "sender": self.sender,
+            "text": self.text,
+        }
+
+
+@dataclass(slots=True)
+class Books:
+    """Everything that was offered and sent, and the judgement of it. It knows no wire."""
+
+    flavour: Flavour = "plain"
+    messages: dict[str, Offered] = field(default_factory=dict)
+    sends: list[Send] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    troubles: deque[Trouble] = field(default_factory=deque)
+    _by_key: dict[str, Send] = field(default_factory=dict)
+    _updates: deque[_Update] = field(default_factory=deque)
+    _next_update: int = 1
+
+    def offer(self, offer: Offer) -> Offered:
+        """Put a message where the channel reads; one that is known goes there once more."""
+        message = self.messages.get(offer.id)
+        nonce = message.nonce if message else offer.nonce or secrets.token_hex(8)
+        text = offer.text.replace("{nonce}", nonce)
+        if message is None:
+            marks = tuple(mark.replace("{nonce}", nonce) for mark in offer.marks)
+            message_id = offer.id or f"m{len(self.messages) + 1}"
+            message = Offered(message_id, nonce, marks, offer.chat, text, time.time())
+            self.messages[message_id] = message
+        for _ in range(offer.copies):
+            self._updates.append(_Update(self._next_update, message, offer.sender, text))
+            self._next_update += 1
+        return message
+
+    def read(self, offset: int, limit: int) -> list[Json]:
+        """Acknowledge what lies below the offset; hand out what does not."""
+        while self._updates and self._updates[0].id < offset:
+            message = self._updates.popleft().message
+            message.acked_s = message.acked_s or time.time()
+        found = list(self._updates)[: max(0, limit)]
+        for update in found:
+            update.message.handed += 1
+        return [update.json() for update in found]
+
+    def take(self, key: str, chat: str, text: str) -> str:
+        """A send arrives; the service's id for it."""
+        if self.flavour == "idempotent" and (known := self._by_key.get(key)):
+            known.repeats += 1
+            return known.message_id
+        send = Send(key, chat, text, time.time(), f"s{len(self.sends) + 1}")
+        self.sends.append(send)
+        self._by_key.setdefault(key, send)
+        return send.message_id
+
+    def look(self, key: str) -> str:
+        """The service's id for what came under a key, "" when nothing did."""
+        return self._by_key[key].message_id if key in self._by_key else ""
+
+    def next_trouble(self) -> Trouble:
+        if not self.troubles:
+            return Trouble()
+        trouble = self.troubles.popleft()
+        if trouble.times > 1:
+            self.troubles.appendleft(trouble.model_copy(update={"times": trouble.times - 1}))
+        return trouble
+
+    def verdict(self, within_s: float = 0.0) -> dict[str, Json]:
+        """See the module."""
+        found: dict[str, list[str]] = {
+            name: [] for name in ("answered", "reported", "waiting", "lost", "doubled")
+        }
+        chats: defaultdict[str, _Chat] = defaultdict(_Chat)
+        for message in self.messages.values():
+            chats[message.chat].marks.update(message.marks)
+        for send in self.sends:
+            chats[send.chat].sends.append(send)
+        worst_s = 0.0
+        for message in self.messages.values():
+            kind = chats[message.chat].judge(message, within_s)
+            found[kind].append(message.id)
+            if kind == "answered":
+                worst_s = max(worst_s, chats[message.chat].answer_s(message))
+        return {"offered": len(self.messages), **found, "worstS": worst_s}
+
+
+@dataclass(slots=True)
+class _Chat:
+    """What one chat holds."""
+
+    marks: set[str] = field(default_factory=set)
+    sends: list[Send] = field(default_factory=list)
+
+    def judge(self, message: Offered, within_s: float) -> str:
+        counts = [sum(mark in send.text for send in self.sends) for mark in message.marks]
+        if any(count > 1 for count in counts):
+            return "doubled"
+        if all(count == 1 for count in counts):
+            return "answered"
+        if not message.acked_s or time.time() - message.acked_s < within_s:
+            return "waiting"
+        return "reported" if not any(counts) and self._was_told(message) else "lost"
+
+    def answer_s(self, message: Offered) -> float:
+        """How long its answer took, up to the last part."""
+        parts = (s for s in self.sends if any(mark in s.text for mark in message.marks))
+        return max(send.at_s for send in parts) - message.offered_s
+
+    def _was_told(self, message: Offered) -> bool:
+        """Whether something was sent since that is nobody's answer."""
+        return any(
+            send.at_s >= message.offered_s and not any(mark in send.text for mark in self.marks)
+            for send in self.sends
+        )
+
+
+class Ledger:
+    """`async with Ledger() as ledger`: the service, answering at `ledger.url`."""
+
+    def __init__(
+        self,
+        flavour: Flavour = "plain",
+        *,
+        text_limit: int = 4_000,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.books = Books(flavour)
+        self._text_limit, self._host, self._port = text_limit, host, port
+        self._news = asyncio.Event()
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self._host}:{self._port}"
+
+    def offer(self, offer: Offer) -> Offered:
+        """A person writes; whoever waits for news gets it."""
+        message = self.books.offer(offer)
+        self._news.set()
+        return message
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        self._server = await asyncio.start_server(
+            self._accept, self._host, self._port, limit=1 << 20
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        # Not told of the test's own exception: it would come back wrapped in a group.
+        await self._group.__aexit__(None, None, None)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._group.create_task(self._talk(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests of one connection, one after the other."""
+        try:
+            while (request := await read_request(reader)) is not None:
+                method, path, _, body = request
+                status, answer = await self._answer(method, path, body)
+                await write_whole(writer, status, json.dumps(answer).encode())
+        except (ConnectionError, asyncio.IncompleteReadError, ValueError, HungUp):
+            pass  # it left, does not speak HTTP, or is hung up on
+        except asyncio.CancelledError:
+            writer.transport.abort()  # nobody waits for what was not sent yet
+            raise
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _answer(self, method: str, target: str, body: bytes) -> Answer:
+        parts = urlsplit(target)
+        asked = dict(parse_qsl(parts.query))
+        try:
+            match method, parts.path:
+                case "GET", "/updates":
+                    return 200, {"updates": await self._updates(asked)}
+                case "POST", "/send":
+                    return await self._send(_Sent.model_validate_json(body))
+                case "POST", "/trouble":
+                    troubles = _Troubles.model_validate_json(body)
+                    self.books.troubles.extend(troubles.sends)
+                    return 200, {}
+                case "POST", "/offer":
+                    message = self.offer(Offer.model_validate_json(body))
+                    told = {"id": message.id, "nonce": message.nonce, "marks": message.marks}
+                    return 200, told
+                case "GET", path:
+                    return self._look(path, asked)
+        except (ValidationError, ValueError) as exc:
+            return 400, {"error": str(exc)}
+        return 404, {"error": f"no route {method} {parts.path}"}
+
+    def _look(self, path: str, asked: Mapping[str, str]) -> Answer:
+        books = self.books
+        match path:
+            case "/about":
+                return 200, {"flavour": books.flavour, "textLimit": self._text_limit}
+            case "/ledger":
+                return 200, {
+                    "messages": _listed(books.messages.values()),
+                    "sends": _listed(books.sends),
+                    "attempts": _listed(books.attempts),
+                }
+            case "/verdict":
+                return 200, books.verdict(float(asked.get("withinS", "0")))
+            case "/look" if books.flavour == "lookup":
+                return 200, {"messageId": books.look(asked.get("key", ""))}
+        return 404, {"error": f"no route GET {path}"}
+
+    async def _updates(self, asked: Mapping[str, str]) -> list[Json]:
+        offset, limit = int(asked.get("offset", "0")), int(asked.get("limit", _BATCH))
+        wait_s = min(float(asked.get("waitS", "0")), _MAX_WAIT_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not (found := self.books.read(offset, limit)) and limit:
+                    self._news.clear()
+                    await self._news.wait()
+                return found
+        return self.books.read(offset, limit)
+
+    async def _send(self, sent: _Sent) -> Answer:
+        trouble = self.books.next_trouble()
+        message_id = self.books.take(sent.key, sent.chat, sent.text) if trouble.taken else ""
+        self.books.attempts.append(Attempt(sent.key, time.time(), trouble.taken, trouble.status))
+        if trouble.wait_s:
+            await asyncio.sleep(trouble.wait_s)
+        if not trouble.status:
+            raise HungUp
+        if trouble.status == 200:
+            return 200, {"messageId": message_id}
+        return trouble.status, {"error": "as it was told", "afterS": trouble.after_s}
+
+
+def _listed(rows: Iterable[Offered | Send | Attempt]) -> list[dict[str, Json]]:
+    return [{to_camel(name): value for name, value in asdict(row).items()} for row in rows]
+
+
+async def _serve(ledger: Ledger, ready: Callable[[str], object]) -> None:
+    async with ledger:
+        ready(ledger.url)
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(prog="python -m homarus.testing.ledger")
+    parser.add_argument("--flavour", choices=FLAVOURS, default="plain")
+    parser.add_argument("--text-limit", type=int, default=4_000)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    options = parser.parse_args()
+
+    def ready(url: str) -> None:
+        sys.stdout.write(f"{url}\n")  # how a parent process learns the port
+        sys.stdout.flush()
+
+    async def serve() -> None:
+        host, port, limit = options.host, options.port, options.text_limit
+        await _serve(Ledger(options.flavour, text_limit=limit, host=host, port=port), ready)
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,384 @@
+"""What every channel promises (channels/base.py), over every channel there is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pytest
+
+from homarus.channels.base import Acknowledge, Channel, LooksUp
+from homarus.channels.deliver import Delivery
+from homarus.channels.intake import Intake
+from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
+from homarus.core.message import Address, Inbound, Outbound
+from homarus.store.journal import Accepted, Journal
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import ListChannel
+from homarus.testing.ledger import FLAVOURS, Flavour, Ledger, Offer, Trouble
+from homarus.testing.memory_store import MemoryStore
+from homarus.testing.scripted_channel import ScriptedChannel, make_channel
+
+GUARD_S = 60.0
+HOSTILE = (
+    'tab\t, line\nend, "quotes", <b>&amp;</b>, @everyone, 👩‍👩‍👧 \u202e \x1b[31m, ' + "x" * 3_000
+)
+
+
+class Peer(Protocol):
+    """The other side of a channel: the service, as its own users see it."""
+
+    channel: Channel
+
+    def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
+        """A person writes."""
+        ...
+
+    def shown(self) -> list[tuple[str, str]]:
+        """Chat and text of what the service took, in order."""
+        ...
+
+
+class ListPeer:
+    def __init__(self) -> None:
+        self._inbound: list[Inbound] = []
+        self.channel = ListChannel(self._inbound)
+
+    def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
+        self._inbound.append(Inbound(message_id, Address("list", chat), "person", text))
+
+    def shown(self) -> list[tuple[str, str]]:
+        return [(sent.address.chat, sent.text) for sent in self.channel.sent]
+
+
+class LedgerPeer:
+    def __init__(self, ledger: Ledger, channel: ScriptedChannel) -> None:
+        self.ledger, self.channel = ledger, channel
+
+    def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
+        self.ledger.offer(Offer(text=text, id=message_id, chat=chat))
+
+    def shown(self) -> list[tuple[str, str]]:
+        return [(send.chat, send.text) for send in self.ledger.books.sends]
+
+
+@asynccontextmanager
+async def ledger_peer(flavour: Flavour) -> Any:
+    async with Ledger(flavour) as ledger:
+        yield LedgerPeer(ledger, await asyncio.to_thread(make_channel, ledger.url))
+
+
+def run_ledger(flavour: Flavour, body: Callable[[LedgerPeer], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), ledger_peer(flavour) as peer:
+            await body(peer)
+
+    asyncio.run(main())
+
+
+Run = Callable[[Callable[[Peer], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["list", *FLAVOURS])
+def run(request: pytest.FixtureRequest) -> Run:
+    async def main(body: Callable[[Peer], Awaitable[None]]) -> None:
+        async with asyncio.timeout(GUARD_S):
+            if request.param == "list":
+                await body(ListPeer())
+                return
+            async with ledger_peer(request.param) as peer:
+                await body(peer)
+
+    return lambda body: asyncio.run(main(body))
+
+
+@dataclass
+class Desk:
+    """A Receive that writes down what it is handed, and fails as told."""
+
+    failures: list[Exception] = field(default_factory=list)
+    got: list[Inbound] = field(default_factory=list)
+    kept: Mapping[str, Any] | None = None
+    gate: asyncio.Event | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(
+        self,
+        inbound: Inbound,
+        cursor: Mapping[str, Any] | None = None,
+        acknowledge: Acknowledge | None = None,
+    ) -> None:
+        self.got.append(inbound)
+        self._news.set()
+        if self.failures:
+            raise self.failures.pop(0)
+        if self.gate:
+            await self.gate.wait()
+        self.kept = cursor or self.kept
+        if acknowledge:
+            await acknowledge()
+
+    async def cursor(self) -> Mapping[str, Any] | None:
+        return self.kept
+
+    async def received(self, count: int) -> list[Inbound]:
+        while len(self.got) < count:
+            self._news.clear()
+            await self._news.wait()
+        return self.got
+
+
+@asynccontextmanager
+async def running(channel: Channel, desk: Desk) -> Any:
+    """The channel, connected for as long as the block lasts; its task."""
+
+    async def live() -> None:
+        with suppress(DiskFull):
+            await channel.run(desk)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(live())
+        if isinstance(channel, ScriptedChannel):
+            while channel._client is None:
+                await asyncio.sleep(0.001)
+        yield task
+        task.cancel()
+
+
+def out(text: str, key: str, chat: str = "chat") -> Outbound:
+    return Outbound(Address("any", chat), text, key)
+
+
+def test_what_is_written_arrives_whole_and_in_order(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        desk, channel = Desk(), peer.channel
+        peer.write(HOSTILE, "1")
+        peer.write("second", "2", chat="other")
+        async with running(channel, desk):
+            first, second = await desk.received(2)
+        assert (first.id, first.text, first.sender) == ("1", HOSTILE, "person")
+        assert first.address == Address(channel.name, "chat", channel.account)
+        assert (second.id, second.text, second.address.chat) == ("2", "second", "other")
+
+    run(body)
+
+
+def test_what_could_not_be_kept_is_offered_again(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        desk = Desk(failures=[DiskFull("no room")])
+        peer.write("hello", "1")
+        async with running(peer.channel, desk) as task:
+            await asyncio.wait([task])  # it raised, to be restarted
+        async with running(peer.channel, desk):
+            again = await desk.received(2)
+        assert [one.id for one in again] == ["1", "1"]
+
+    run(body)
+
+
+def test_what_is_sent_arrives_unchanged_and_has_a_receipt(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        async with running(peer.channel, Desk()):
+            first = await peer.channel.send(out(HOSTILE, "k1"))
+            second = await peer.channel.send(out("second", "k2", chat="other"))
+        assert peer.shown() == [("chat", HOSTILE), ("other", "second")]
+        assert first.message_id and second.message_id and first != second
+
+    run(body)
+
+
+def test_a_key_that_was_sent_twice_stands_once_where_the_channel_says_so(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        async with running(peer.channel, Desk()):
+            first = await peer.channel.send(out("hello", "k"))
+            second = await peer.channel.send(out("hello", "k"))
+        if peer.channel.capabilities.idempotent:
+            assert first == second and len(peer.shown()) == 1
+        else:
+            assert len(peer.shown()) == 2
+
+    run(body)
+
+
+def test_a_channel_that_can_be_asked_knows_what_arrived(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        channel = peer.channel
+        if not isinstance(channel, LooksUp):
+            return
+        async with running(peer.channel, Desk()):
+            receipt = await peer.channel.send(out("hello", "k"))
+            assert await channel.look_up(out("hello", "k")) == receipt
+            assert await channel.look_up(out("hello", "other")) is None
+
+    run(body)
+
+
+def test_cancelling_ends_a_channel_and_it_can_run_again(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        for _ in range(3):
+            async with running(peer.channel, Desk()) as task:
+                await asyncio.sleep(0)
+            assert task.done()
+
+    run(body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> None:
+    async def body(peer: LedgerPeer) -> None:
+        desk = Desk(gate=asyncio.Event())
+        peer.write("hello", "1")
+        message = peer.ledger.books.messages["1"]
+        async with running(peer.channel, desk):
+            await desk.received(1)
+            assert desk.gate and message.acked_s == 0
+            desk.gate.set()
+            while not message.acked_s:
+                await asyncio.sleep(0.001)
+            peer.write("more", "2")
+            await desk.received(2)
+        assert desk.kept == {"offset": 3}
+        async with running(peer.channel, desk):  # it goes on where it was
+            peer.write("last", "3")
+            assert [one.id for one in await desk.received(3)] == ["1", "2", "3"]
+
+    run_ledger(flavour, body)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "retryable", "after_s"),
+    [
+        (Trouble(taken=False, status=429, after_s=7), SendFailed, True, 7.0),
+        (Trouble(taken=False, status=429), SendFailed, True, None),
+        (Trouble(taken=False, status=400), SendFailed, False, None),
+        (Trouble(taken=False, status=401), ChannelAuthFailed, None, None),
+        (Trouble(taken=True, status=500), ChannelError, None, None),
+        (Trouble(taken=True, status=0), ChannelError, None, None),
+        (Trouble(taken=False, status=0), ChannelError, None, None),
+    ],
+    ids=str,
+)
+def test_an_error_s_class_says_what_is_known(
+    trouble: Trouble, kind: type[Exception], retryable: bool | None, after_s: float | None
+) -> None:
+    async def body(peer: LedgerPeer) -> None:
+        peer.ledger.books.troubles.append(trouble)
+        async with running(peer.channel, Desk()):
+            with pytest.raises(ChannelError) as caught:
+                await peer.channel.send(out("hello", "k"))
+        assert type(caught.value) is kind
+        assert getattr(caught.value, "retryable", None) is retryable
+        assert getattr(caught.value, "after_s", None) == after_s
+
+    run_ledger("plain", body)
+
+
+def test_what_never_left_may_be_sent_again() -> None:
+    async def body(peer: LedgerPeer) -> None:
+        with pytest.raises(SendFailed) as caught:
+            await peer.channel.send(out("hello", "k"))  # it is not connected
+        assert caught.value.retryable
+        nowhere = ScriptedChannel("http://127.0.0.1:9")
+        async with nowhere._connected():
+            with pytest.raises(SendFailed) as caught:
+                await nowhere.send(out("hello", "k"))
+        assert caught.value.retryable
+
+    run_ledger("plain", body)
+
+
+@dataclass
+class Program:
+    """All that core does for a channel, with an agent that repeats what it is told."""
+
+    journal: Journal
+    clock: FakeClock
+    delivery: Delivery
+
+    async def until(self, done: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Let time pass until something holds; the service is real and takes its own."""
+        while True:
+            found = done()
+            if found is True or (not isinstance(found, bool) and await found):
+                return
+            await self.clock.advance(1)
+            await asyncio.sleep(0.002)
+
+    async def settled(self) -> bool:
+        return not await self.journal.parcels("pending", "sending")
+
+
+@asynccontextmanager
+async def program(channel: Channel) -> Any:
+    async with MemoryStore() as store, asyncio.TaskGroup() as group:
+        clock, journal = FakeClock(), store.journal
+        delivery = Delivery(journal, [channel], clock)
+
+        async def answer(row: Accepted) -> None:
+            assert row.inbound is not None
+            parcels = delivery.pack(row.inbound, row.id, row.inbound.text)
+            async with journal.lease(row.session) as lease, journal.commit() as unit:
+                unit.start([row.id], lease, run=row.id)
+                unit.settle([row.id], lease, "answered", at_ms=0)
+                unit.post(*parcels)
+            delivery.nudge()
+
+        def put(_session: str, row: Accepted) -> None:
+            group.create_task(answer(row))
+
+        intake = Intake(journal, clock, route=lambda one: one.address.chat, put=put)
+        live = group.create_task(delivery.run(intake))
+        yield Program(journal, clock, delivery)
+        live.cancel()
+
+
+def test_a_message_that_is_handed_out_a_hundred_times_is_answered_once(run: Run) -> None:
+    async def body(peer: Peer) -> None:
+        for _ in range(100):
+            peer.write("hello", "1")
+        peer.write("bye", "2", chat="other")
+        async with program(peer.channel) as core:
+            await core.until(lambda: ("other", "bye") in peer.shown())
+            await core.until(core.settled)
+            (row, _) = await core.journal.rows()
+        assert row.duplicates == 99
+        assert sorted(peer.shown()) == [("chat", "hello"), ("other", "bye")]
+
+    run(body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("taken", [True, False])
+def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) -> None:
+    async def body(peer: LedgerPeer) -> None:
+        peer.ledger.books.troubles.append(Trouble(taken=taken, status=0))
+        peer.write("hello", "1")
+        async with program(peer.channel) as core:
+            await core.until(lambda: bool(peer.ledger.books.attempts))
+            await core.until(core.settled)
+            (parcel,) = await core.journal.parcels()
+        if flavour == "plain":
+            assert parcel.state == "unknown" and len(peer.shown()) == taken
+        else:
+            assert parcel.state == "sent" and parcel.receipt == "s1"
+            assert peer.shown() == [("chat", "hello")]
+
+    run_ledger(flavour, body)
+
+
+def test_a_long_reply_arrives_in_parts_in_order_though_the_service_is_busy() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), Ledger("plain", text_limit=20) as ledger:
+            channel = await asyncio.to_thread(make_channel, ledger.url)
+            ledger.books.troubles.append(Trouble(taken=False, status=429, times=2))
+            marks = tuple(f"{{nonce}}.{n}" for n in range(4))
+            message = ledger.offer(Offer(text="\n".join(marks), marks=marks))
+            async with program(channel) as core:
+                await core.until(lambda: len(ledger.books.sends) == 4)
+                await core.until(core.settled)
+            assert [send.text for send in ledger.books.sends] == list(message.marks)
+            assert ledger.books.verdict()["answered"] == [message.id]
+            assert [attempt.status for attempt in ledger.books.attempts[:3]] == [429, 429, 200]
+
+    asyncio.run(main())

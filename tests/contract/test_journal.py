@@ -1,0 +1,832 @@
+"""What every journal promises (store/journal.py), over every journal there is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from homarus.core.errors import LeaseLost
+from homarus.core.message import Address, Image, Inbound, Wishes
+from homarus.core.principal import OWNER, Principal
+from homarus.store.journal import (
+    OPEN,
+    Acceptance,
+    Accepted,
+    Cursor,
+    Journal,
+    Lease,
+    Parcel,
+    ParcelState,
+    Settled,
+)
+from tests.contract.journals import KINDS, Home, Scopes, home_of
+
+Body = Callable[[Journal], Awaitable[None]]
+Run = Callable[[Body], None]
+
+SESSION = "agent:main:main"
+CHAT = Address("telegram", "42", "work", "7")
+HELLO = Inbound(
+    "m1",
+    CHAT,
+    "ann",
+    "hello",
+    (Image("aGk=", "image/png"),),
+    at_ms=5,
+    wishes=Wishes("openai/x", "high", 2.5),
+)
+SETTLED: tuple[Settled, ...] = ("answered", "silent", "reported", "parked")
+
+
+@pytest.fixture(params=KINDS)
+def home(request: pytest.FixtureRequest) -> Home:
+    return home_of(request.param, request)
+
+
+@pytest.fixture
+def run(home: Home) -> Run:
+    """Run a body on the journal; a second body finds what the first left on disk."""
+
+    async def go(body: Body) -> None:
+        async with home.open() as scopes:
+            await body(scopes(OWNER))
+
+    return lambda body: asyncio.run(go(body))
+
+
+def says(text: str, message_id: str = "m1") -> Inbound:
+    return Inbound(message_id, CHAT, "ann", text)
+
+
+async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) -> Accepted:
+    acceptance = await journal.accept(SESSION, inbound, at_ms=at_ms)
+    assert acceptance.kind == "new"
+    return acceptance.row
+
+
+async def lease(journal: Journal, name: str = "session:x") -> Lease:
+    """One that is over: its holder does not know it yet."""
+    async with journal.lease(name) as held:
+        return held
+
+
+async def start(journal: Journal, *rows: Accepted, name: str = "session:x") -> Lease:
+    held = await lease(journal, name)
+    async with journal.commit() as unit:
+        unit.start([row.id for row in rows], held, run=rows[0].id, session_id="s1", entry="e1")
+    return held
+
+
+async def settle(
+    journal: Journal, row: Accepted, held: Lease, state: Settled = "answered", at_ms: int = 20
+) -> None:
+    async with journal.commit() as unit:
+        unit.settle([row.id], held, state, at_ms=at_ms, why="w", reply="e9")
+
+
+async def reread(journal: Journal, row: Accepted) -> Accepted:
+    found = await journal.accepted(row.id)
+    assert found is not None
+    return found
+
+
+def parcel(parcel_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CHAT) -> Parcel:
+    return Parcel(parcel_id, "r1", chat, text, at_ms, at_ms + 100)
+
+
+async def post(journal: Journal, *parcels: Parcel) -> None:
+    async with journal.commit() as unit:
+        unit.post(*parcels)
+
+
+async def send(journal: Journal, parcel_id: str, state: ParcelState, **told: str) -> Lease:
+    held = await lease(journal)
+    async with journal.commit() as unit:
+        unit.send_started(parcel_id, held)
+        unit.send_ended(parcel_id, held, state, **told)  # type: ignore[arg-type] # receipt, why
+    return held
+
+
+def test_a_message_is_kept_whole(run: Run) -> None:
+    kept: list[Acceptance] = []
+
+    async def first(journal: Journal) -> None:
+        kept.append(await journal.accept(SESSION, HELLO, at_ms=10))
+        assert kept[0].kind == "new"
+        row = kept[0].row
+        assert row.id and row.place
+        assert row == Accepted(
+            id=row.id,
+            session=SESSION,
+            channel="telegram",
+            account="work",
+            message_id="m1",
+            sender="ann",
+            preview="hello",
+            at_ms=10,
+            inbound=HELLO,
+            place=row.place,
+        )
+
+    async def later(journal: Journal) -> None:
+        row = kept[0].row
+        assert await journal.accepted(row.id) == row
+        assert list(await journal.rows()) == [row]
+
+    run(first)
+    run(later)
+
+
+def test_what_is_not_there_reads_as_nothing(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        assert await journal.accepted("x") is None
+        assert await journal.parcel("x") is None
+        assert await journal.cursor("x") is None
+        assert await journal.calls("x") == frozenset()
+        assert list(await journal.rows()) == [] and list(await journal.rows(*OPEN)) == []
+        assert list(await journal.parcels()) == []
+        assert not await journal.retry("x", at_ms=1)
+        assert not await journal.discard("x", at_ms=1, why="w")
+        assert await journal.prune(10**15) == 0
+
+    run(body)
+
+
+def test_the_same_again_counts_as_a_duplicate_whatever_became_of_it(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        again = await journal.accept(SESSION, replace(HELLO, at_ms=99, sender="ann2"), at_ms=11)
+        assert again == Acceptance("duplicate", replace(row, duplicates=1))
+        held = await start(journal, row)
+        assert (await journal.accept(SESSION, HELLO, at_ms=12)).row.state == "running"
+        await settle(journal, row, held)
+        last = await journal.accept(SESSION, HELLO, at_ms=13)
+        assert last.kind == "duplicate"
+        assert (last.row.state, last.row.duplicates, last.row.inbound) == ("answered", 3, None)
+        assert len(await journal.rows()) == 1
+
+    run(body)
+
+
+def test_of_a_hundred_at_once_one_is_new(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(journal.accept(SESSION, HELLO, at_ms=n)) for n in range(100)]
+        kinds = [task.result().kind for task in tasks]
+        assert sorted(kinds) == ["duplicate"] * 99 + ["new"]
+        assert [row.duplicates for row in await journal.rows()] == [99]
+
+    run(body)
+
+
+def test_the_same_id_with_other_words_is_kept_beside_it_parked(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal, says("one"))
+        other = await journal.accept(SESSION, says("two"), at_ms=11)
+        third = await journal.accept(SESSION, says("three"), at_ms=12)
+        elsewhere = await journal.accept("agent:main:other", says("one"), at_ms=13)
+        for conflict, text in ((other, "two"), (third, "three"), (elsewhere, "one")):
+            found = conflict.row
+            assert (conflict.kind, found.state) == ("conflict", "parked")
+            assert found.inbound == says(text) and found.message_id.startswith("m1#")
+            assert "m1 was accepted before" in found.why and found.settled_ms == found.at_ms
+            assert await journal.accepted(found.id) == found
+        assert await reread(journal, row) == row
+        again = await journal.accept(SESSION, says("two"), at_ms=14)
+        assert again == Acceptance("duplicate", replace(other.row, duplicates=1))
+        assert len(await journal.rows()) == 4
+        assert await journal.retry(other.row.id, at_ms=15)
+        assert (await reread(journal, other.row)).state == "accepted"
+
+    run(body)
+
+
+def test_an_id_is_one_channels_and_one_accounts(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        for chat in (
+            CHAT,
+            replace(CHAT, account="home"),
+            replace(CHAT, channel="irc"),
+        ):
+            await accept(journal, replace(HELLO, address=chat))
+        same = await journal.accept(SESSION, replace(HELLO, address=CHAT), at_ms=1)
+        assert same.kind == "duplicate"
+
+    run(body)
+
+
+def test_a_message_without_an_id_is_like_no_other(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        for _ in range(3):
+            await accept(journal, says("yes", message_id=""))
+        assert len({row.message_id for row in await journal.rows()}) == 3
+
+    run(body)
+
+
+def test_a_run_that_is_named_names_the_row(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal, replace(HELLO, run_id="k1"))
+        assert row.id == "k1" and row.inbound == replace(HELLO, run_id="k1")
+        assert (await journal.accept(SESSION, replace(HELLO, run_id="k1"), at_ms=1)).row.id == "k1"
+        stolen = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
+        assert (stolen.kind, stolen.row.state, stolen.row.message_id) == (
+            "conflict",
+            "parked",
+            "m2",
+        )
+        assert stolen.row.id != "k1" and "k1" in stolen.row.why
+        again = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
+        assert again.kind == "duplicate" and again.row.id == stolen.row.id
+
+    run(body)
+
+
+def test_a_cursor_is_stored_with_what_was_read(run: Run) -> None:
+    async def first(journal: Journal) -> None:
+        await journal.accept(SESSION, HELLO, at_ms=1, cursor=Cursor("t:work", {"offset": 7}))
+        assert await journal.cursor("t:work") == {"offset": 7}
+        await journal.accept(SESSION, HELLO, at_ms=2, cursor=Cursor("t:work", {"offset": 8}))
+        await journal.accept(SESSION, says("x"), at_ms=3, cursor=Cursor("t:work", {"offset": [9]}))
+        await journal.accept(SESSION, says("y", "m2"), at_ms=4)
+
+    async def later(journal: Journal) -> None:
+        assert await journal.cursor("t:work") == {"offset": [9]}
+        assert await journal.cursor("t:home") is None
+
+    run(first)
+    run(later)
+
+
+def test_rows_come_in_the_order_they_were_accepted(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        made = [await accept(journal, says(str(n), f"m{n}"), at_ms=100 - n) for n in range(6)]
+        other = await journal.accept("agent:main:other", says("x", "mx"), at_ms=1)
+        held = await start(journal, made[1], made[4])
+        await settle(journal, made[1], held)
+        ids = [row.id for row in (*made, other.row)]
+
+        async def found(*states: object, **asked: object) -> list[int]:
+            rows = await journal.rows(*states, **asked)  # type: ignore[arg-type] # as they come
+            return [ids.index(row.id) for row in rows]
+
+        assert await found() == [0, 1, 2, 3, 4, 5, 6]
+        assert await found(*OPEN) == [0, 2, 3, 4, 5, 6]
+        assert await found("running") == [4]
+        assert await found("answered", "running") == [1, 4]
+        assert await found("parked") == []
+        assert await found(*OPEN, session=SESSION) == [0, 2, 3, 4, 5]
+        assert await found(session="agent:main:other") == [6]
+        assert await found(limit=2) == [5, 6]
+        assert await found("accepted", limit=2, session=SESSION) == [3, 5]
+        assert await found(limit=0) == [] and await found(limit=100) == list(range(7))
+
+    run(body)
+
+
+def test_a_start_says_where_the_message_stands(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        await start(journal, row)
+        expected = replace(
+            row, state="running", run=row.id, session_id="s1", entry="e1", attempts=1
+        )
+        assert await reread(journal, row) == expected
+        later = await lease(journal)
+        async with journal.commit() as unit:
+            unit.start([row.id, row.id], later, run="r2")
+        assert await reread(journal, row) == replace(expected, run="r2", attempts=2)
+        async with journal.commit() as unit:
+            unit.start([row.id], later, run="r2", session_id="s2", entry="e2")
+        assert await reread(journal, row) == replace(
+            expected, run="r2", session_id="s2", entry="e2", attempts=2
+        )
+
+    run(body)
+
+
+def test_a_row_changes_only_under_the_lease_that_started_it_last(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        before = await lease(journal)
+        first = await start(journal, row)
+        async with journal.commit() as unit:
+            unit.call_started(row.id, first, "c1")
+        unstarted = await lease(journal)
+        second = await start(journal, row)
+        unstarted_later = await lease(journal)
+        now = await reread(journal, row)
+        for stale in (before, first, unstarted, unstarted_later):
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.hold([row.id], stale)
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.settle([row.id], stale, "answered", at_ms=1)
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.call_started(row.id, stale, "c2")
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.call_ended(row.id, stale, "c1")
+        for stale in (before, first, unstarted):
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.start([row.id], stale, run="r", entry="bad")
+        assert await reread(journal, row) == now
+        assert await journal.calls(row.id) == {"c1"}
+        async with journal.commit() as unit:
+            unit.hold([row.id], second)
+        await settle(journal, row, second)
+
+    run(body)
+
+
+def test_a_unit_that_is_not_ours_changes_nothing_at_all(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        other = await accept(journal, says("x", "m2"))
+        stale = await start(journal, row)
+        held = await start(journal, row)
+        now = await reread(journal, row)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.post(parcel("p1"))
+                unit.start([other.id], held, run=other.id)
+                unit.settle([row.id], held, "answered", at_ms=1)
+                unit.hold([other.id], stale)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.start([other.id, "unknown"], held, run=other.id)
+        assert await reread(journal, row) == now
+        assert await reread(journal, other) == other
+        assert await journal.parcel("p1") is None
+
+    run(body)
+
+
+def test_nothing_is_visible_before_the_block_ends_or_when_it_raises(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        held = await lease(journal)
+        with suppress(RuntimeError):
+            async with journal.commit() as unit:
+                unit.start([row.id], held, run=row.id)
+                unit.post(parcel("p1"))
+                assert await reread(journal, row) == row
+                raise RuntimeError
+        assert await reread(journal, row) == row
+        assert list(await journal.parcels()) == []
+        async with journal.commit():
+            pass
+
+    run(body)
+
+
+@pytest.mark.parametrize("state", SETTLED)
+def test_a_message_has_one_outcome(run: Run, state: Settled) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        held = await start(journal, row)
+        await settle(journal, row, held, state, at_ms=77)
+        done = await reread(journal, row)
+        assert (done.state, done.settled_ms, done.why, done.reply) == (state, 77, "w", "e9")
+        assert done.inbound == (HELLO if state == "parked" else None)
+        assert (done.preview, done.entry, done.run) == ("hello", "e1", row.id)
+        later = await lease(journal)
+        for any_lease in (held, later):
+            for any_state in SETTLED:
+                with pytest.raises(LeaseLost):
+                    await settle(journal, row, any_lease, any_state)
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.start([row.id], any_lease, run=row.id)
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.hold([row.id], any_lease)
+        assert await reread(journal, row) == done
+
+    run(body)
+
+
+def test_a_message_nobody_started_may_be_settled(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        await settle(journal, row, await lease(journal), "silent")
+        done = await reread(journal, row)
+        assert (done.state, done.attempts, done.inbound) == ("silent", 0, None)
+
+    run(body)
+
+
+def test_messages_that_are_answered_together_are_settled_together(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(3)]
+        held = await start(journal, *rows)
+        assert {row.run for row in await journal.rows("running")} == {rows[0].id}
+        async with journal.commit() as unit:
+            unit.hold([row.id for row in rows], held)
+            unit.settle([row.id for row in rows], held, "answered", at_ms=9, reply="e5")
+            unit.post(parcel("p1"))
+        assert {(row.state, row.reply) for row in await journal.rows()} == {("answered", "e5")}
+        assert [found.id for found in await journal.parcels("pending")] == ["p1"]
+
+    run(body)
+
+
+def test_a_call_is_open_from_its_start_to_its_result(run: Run) -> None:
+    ids: list[str] = []
+
+    async def first(journal: Journal) -> None:
+        row = await accept(journal)
+        held = await start(journal, row)
+        ids.append(row.id)
+        async with journal.commit() as unit:
+            unit.call_started(row.id, held, "c1")
+            unit.call_started(row.id, held, "c2")
+            unit.call_started(row.id, held, "c2")
+        async with journal.commit() as unit:
+            unit.call_ended(row.id, held, "c1")
+            unit.call_ended(row.id, held, "never started")
+
+    async def later(journal: Journal) -> None:
+        assert await journal.calls(ids[0]) == {"c2"}
+        assert await journal.calls("another") == frozenset()
+        (row,) = await journal.rows()
+        held = await start(journal, row)
+        assert await journal.calls(ids[0]) == {"c2"}
+        async with journal.commit() as unit:
+            unit.settle([row.id], held, "answered", at_ms=9)
+        assert await journal.calls(ids[0]) == frozenset()
+
+    run(first)
+    run(later)
+
+
+def test_a_parked_message_remembers_its_calls_until_it_is_given_up(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        held = await start(journal, row)
+        async with journal.commit() as unit:
+            unit.call_started(row.id, held, "c1")
+        await settle(journal, row, held, "parked")
+        assert await journal.calls(row.id) == {"c1"}
+        assert await journal.retry(row.id, at_ms=21)
+        held = await start(journal, row)
+        assert await journal.calls(row.id) == {"c1"}
+        await settle(journal, row, held, "parked")
+        assert await journal.discard(row.id, at_ms=22, why="w")
+        assert await journal.calls(row.id) == frozenset()
+
+    run(body)
+
+
+def test_parcels_come_in_the_order_they_were_posted(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        elsewhere = Address("irc", "#x")
+        await post(journal, parcel("p1"), parcel("p0", at_ms=5), parcel("i1", chat=elsewhere))
+        await post(journal, parcel("p1", "other words"), parcel("p2"))
+
+        async def ids(*states: ParcelState, **asked: object) -> list[str]:
+            found = await journal.parcels(*states, **asked)  # type: ignore[arg-type] # as they come
+            return [one.id for one in found]
+
+        assert await ids() == ["p1", "p0", "i1", "p2"]
+        first = await journal.parcel("p1")
+        assert first == replace(parcel("p1"), place=first.place if first else 0)
+        second = await journal.parcel("i1")
+        assert second is not None and second.address == elsewhere
+        await send(journal, "p0", "sent", receipt="x7")
+        assert await ids("pending") == ["p1", "i1", "p2"]
+        assert await ids("pending", channel="telegram") == ["p1", "p2"]
+        assert await ids("pending", "sending", channel="telegram", limit=1) == ["p1"]
+        assert await ids("sent") == ["p0"] and await ids("dead") == []
+        assert await ids(limit=0) == [] and await ids(limit=9) == ["p1", "p0", "i1", "p2"]
+
+    run(body)
+
+
+def test_a_parcel_enters_the_outbox_untried(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        odd = replace(parcel("p1"), state="sent", receipt="r", why="w", attempts=9, place=99)
+        await post(journal, replace(odd, not_before_ms=50))
+        found = await journal.parcel("p1")
+        assert found is not None
+        assert found == replace(parcel("p1"), not_before_ms=50, place=found.place)
+
+    run(body)
+
+
+@pytest.mark.parametrize("state", ["sent", "unknown", "dead", "pending"])
+def test_a_parcel_is_marked_before_and_after_it_is_sent(run: Run, state: ParcelState) -> None:
+    async def body(journal: Journal) -> None:
+        await post(journal, parcel("p1"))
+        held = await lease(journal)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_ended("p1", held, state)
+        async with journal.commit() as unit:
+            unit.send_started("p1", held)
+        (sending,) = await journal.parcels("sending")
+        assert sending.attempts == 1
+        async with journal.commit() as unit:
+            unit.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
+        ended = await journal.parcel("p1")
+        told = {"state": state, "receipt": "x", "why": "w", "not_before_ms": 60}
+        assert ended == replace(sending, **told)  # type: ignore[arg-type] # fields of it
+        if state != "pending":
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.send_started("p1", await lease(journal))
+        else:
+            await send(journal, "p1", "sent")
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_ended("p1", held, "pending")
+
+    run(body)
+
+
+def test_a_parcel_is_sent_only_under_the_latest_lease(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        await post(journal, parcel("p1"))
+        first = await lease(journal)
+        async with journal.commit() as unit:
+            unit.send_started("p1", first)
+        second = await lease(journal)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_ended("p1", second, "sent")
+        async with journal.commit() as unit:
+            unit.send_started("p1", second)  # it was being sent when the first died
+        for stale in (first, await lease(journal)):
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.send_ended("p1", stale, "sent")
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_started("p1", first)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_started("p2", second)
+        async with journal.commit() as unit:
+            unit.send_ended("p1", second, "sent", receipt="r")
+        found = await journal.parcel("p1")
+        assert found is not None and (found.state, found.attempts) == ("sent", 2)
+
+    run(body)
+
+
+def test_a_parked_message_can_be_retried(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        held = await start(journal, row)
+        assert not await journal.retry(row.id, at_ms=30)
+        await settle(journal, row, held, "parked")
+        assert await journal.retry(row.id, at_ms=30)
+        assert not await journal.retry(row.id, at_ms=30)
+        again = await reread(journal, row)
+        assert (again.state, again.inbound, again.attempts) == ("accepted", HELLO, 0)
+        assert (again.why, again.reply, again.settled_ms) == ("", "", 0)
+        assert (again.entry, again.session_id) == ("e1", "s1")
+        with pytest.raises(LeaseLost):  # whoever parked it has nothing more to say
+            await settle(journal, row, held, "answered")
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.start([row.id], held, run=row.id)
+        later = await start(journal, row)
+        await settle(journal, row, later)
+        assert not await journal.retry(row.id, at_ms=30)
+
+    run(body)
+
+
+@pytest.mark.parametrize("state", ["dead", "unknown"])
+def test_a_stranded_parcel_can_be_retried(run: Run, state: ParcelState) -> None:
+    async def body(journal: Journal) -> None:
+        await post(journal, parcel("p1", at_ms=30), parcel("p2"))
+        assert not await journal.retry("p1", at_ms=1000)
+        held = await send(journal, "p1", state, why="no")
+        assert await journal.retry("p1", at_ms=1000)
+        found = await journal.parcel("p1")
+        assert found is not None
+        assert (found.state, found.why, found.attempts, found.not_before_ms) == (
+            "pending",
+            "",
+            0,
+            0,
+        )
+        assert found.expires_ms == 1100  # as long as it had at first
+        assert [one.id for one in await journal.parcels("pending")] == ["p1", "p2"]
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_started("p1", held)
+        await send(journal, "p1", "sent")
+        assert not await journal.retry("p1", at_ms=1000)
+
+    run(body)
+
+
+def test_what_is_parked_or_stranded_can_be_given_up(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        row = await accept(journal)
+        assert not await journal.discard(row.id, at_ms=1, why="w")
+        await settle(journal, row, await start(journal, row), "parked")
+        assert await journal.discard(row.id, at_ms=40, why="not needed")
+        gone = await reread(journal, row)
+        assert (gone.state, gone.why, gone.settled_ms) == ("reported", "not needed", 40)
+        assert gone.inbound is None
+        assert not await journal.discard(row.id, at_ms=1, why="w")
+        assert not await journal.retry(row.id, at_ms=1)
+        await post(journal, parcel("p1"), parcel("p2"), parcel("p3"))
+        await send(journal, "p1", "dead")
+        await send(journal, "p2", "unknown")
+        assert await journal.discard("p1", at_ms=1, why="w")
+        assert await journal.discard("p2", at_ms=1, why="w")
+        assert not await journal.discard("p3", at_ms=1, why="w")
+        assert [one.id for one in await journal.parcels()] == ["p3"]
+
+    run(body)
+
+
+def test_only_what_is_done_is_forgotten(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        kept = set[str]()
+        for n, state in enumerate((*SETTLED, "running", "accepted")):
+            for at_ms in (10, 50):
+                row = await accept(journal, says(str(n), f"{state}{at_ms}"), at_ms=1)
+                if state != "accepted":
+                    held = await start(journal, row)
+                    if state != "running":
+                        await settle(journal, row, held, state, at_ms=at_ms)
+                if at_ms == 50 or state in {"parked", *OPEN}:
+                    kept.add(row.id)
+        states: tuple[ParcelState, ...] = ("sent", "unknown", "dead", "pending")
+        for parcel_state in states:
+            await post(journal, parcel(f"{parcel_state}1", at_ms=10))
+            await post(journal, parcel(f"{parcel_state}2", at_ms=50))
+            await send(journal, f"{parcel_state}1", parcel_state)
+            await send(journal, f"{parcel_state}2", parcel_state)
+        assert await journal.prune(50) == 4
+        assert {row.id for row in await journal.rows()} == kept
+        assert len(await journal.parcels()) == 7 and await journal.parcel("sent1") is None
+        assert await journal.prune(50) == 0
+        assert (await journal.accept(SESSION, says("0", "answered10"), at_ms=60)).kind == "new"
+
+    run(body)
+
+
+def test_text_that_is_hard_to_store_comes_back(run: Run) -> None:
+    odd = 'nul \0, quote ", break \u2028, emoji 😀, half \ud83d'
+    told = odd.replace("\0", "\ufffd").replace("\ud83d", "\ufffd")
+
+    async def body(journal: Journal) -> None:
+        address = Address(odd, odd, odd, odd)
+        inbound = Inbound(odd, address, odd, odd, run_id=odd)
+        new = await journal.accept(odd, inbound, at_ms=1, cursor=Cursor(odd, {odd: odd}))
+        assert new.kind == "new" and new.row.id == told
+        found = await journal.accepted(odd)
+        assert found is not None and found.inbound is not None
+        assert (found.id, found.session, found.channel, found.sender) == (told,) * 4
+        assert found.inbound.text == odd.replace("\ud83d", "\ufffd")
+        assert (await journal.accept(odd, inbound, at_ms=1)).kind == "duplicate"
+        assert await journal.cursor(odd) is not None
+        assert len(await journal.rows(session=odd)) == 1
+        held = await lease(journal, odd)
+        async with journal.commit() as unit:
+            unit.start([odd], held, run=found.id)
+            unit.call_started(found.id, held, odd)
+            unit.post(Parcel(odd, found.id, address, odd, 1, 2))
+            unit.send_started(odd, held)
+            unit.send_ended(odd, held, "unknown", receipt=odd, why=odd)
+        assert await journal.calls(found.id) == {told}
+        (sent,) = await journal.parcels(channel=odd)
+        assert (sent.id, sent.text, sent.receipt, sent.why) == (told,) * 4
+        assert sent.address == Address(told, told, told, told)
+        async with journal.commit() as unit:
+            unit.settle([odd], held, "parked", at_ms=1, why=odd)
+        assert await journal.discard(odd, at_ms=1, why=odd)
+        assert (await reread(journal, found)).why == told
+
+    run(body)
+
+
+def test_big_and_long_things_fit(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        image = Image("a" * 3_000_000, "image/png")
+        row = await accept(journal, replace(HELLO, text="wörd " * 100_000, images=(image,)))
+        assert len(row.preview) <= 120
+        assert await reread(journal, row) == row
+        await post(journal, parcel("p1", "ü" * 500_000))
+        found = await journal.parcel("p1")
+        assert found is not None and len(found.text) == 500_000
+
+    run(body)
+
+
+def test_scopes_do_not_see_each_other(home: Home) -> None:
+    async def body(scopes: Scopes) -> None:
+        ann, bob = scopes(Principal("acme", "ann")), scopes(Principal("acme", "bob"))
+        one = await accept(ann, replace(HELLO, run_id="k"))
+        two = await accept(bob, replace(HELLO, run_id="k"))
+        held = await start(ann, one)
+        async with ann.commit() as unit:
+            unit.call_started("k", held, "c1")
+            unit.post(parcel("p1"))
+        await send(ann, "p1", "dead")
+        assert await bob.accepted("k") == two and await bob.calls("k") == frozenset()
+        assert await bob.parcel("p1") is None and not await bob.retry("p1", at_ms=1)
+        assert not await bob.discard("p1", at_ms=1, why="w")
+        with pytest.raises(LeaseLost):
+            async with bob.commit() as unit:
+                unit.hold(["k"], held)
+        await settle(bob, two, await start(bob, two))
+        assert await bob.prune(10**15) == 1
+        assert [row.state for row in await ann.rows()] == ["running"]
+        async with ann.lease("x"), asyncio.timeout(30), bob.lease("x"):
+            pass
+
+    async def main() -> None:
+        async with home.open() as scopes:
+            await body(scopes)
+
+    asyncio.run(main())
+
+
+def test_a_lease_has_one_holder_and_tokens_grow_for_ever(run: Run) -> None:
+    tokens: list[int] = []
+
+    async def body(journal: Journal) -> None:
+        holders = 0
+
+        async def hold() -> None:
+            nonlocal holders
+            async with journal.lease("session:x") as held:
+                holders += 1
+                assert holders == 1
+                await asyncio.sleep(0)
+                tokens.append(held.token)
+                assert held.name == "session:x"
+                holders -= 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(hold())
+        async with journal.lease("a") as first, journal.lease("b") as second:
+            assert second.token > first.token > tokens[-1]
+            tokens.extend([first.token, second.token])
+
+    run(body)
+    run(body)
+    assert tokens == sorted(set(tokens)) and len(tokens) == 24
+
+
+def test_a_cancelled_holder_gives_its_lease_back(run: Run) -> None:
+    async def body(journal: Journal) -> None:
+        held = asyncio.Event()
+
+        async def hold() -> None:
+            async with journal.lease("x"):
+                held.set()
+                await asyncio.Event().wait()
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(hold())
+            await held.wait()
+            waiting = group.create_task(hold())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            task.cancel()
+        async with asyncio.timeout(30), journal.lease("x"):
+            pass
+
+    run(body)
+
+
+def test_what_was_under_way_is_found_again_and_only_a_later_start_goes_on(run: Run) -> None:
+    kept: list[tuple[Accepted, Lease]] = []
+
+    async def first(journal: Journal) -> None:
+        row = await accept(journal)
+        held = await start(journal, row)
+        async with journal.commit() as unit:
+            unit.call_started(row.id, held, "c1")
+            unit.post(parcel("p1"))
+            unit.send_started("p1", held)
+        kept.append((await reread(journal, row), held))
+
+    async def later(journal: Journal) -> None:
+        row, old = kept[0]
+        assert list(await journal.rows(*OPEN)) == [row]
+        assert await journal.calls(row.id) == {"c1"}
+        assert [one.state for one in await journal.parcels()] == ["sending"]
+        held = await start(journal, row)
+        assert held.token > old.token
+        with pytest.raises(LeaseLost):
+            await settle(journal, row, old)
+        await settle(journal, row, held)
+
+    run(first)
+    run(later)

@@ -1,0 +1,103 @@
+"""`make crash N=200`: rows 1 to 14 of the failure matrix, N kills at random moments for each.
+
+Prints one line for each row and each kind of service; ends with status 1 when a message was lost,
+doubled, or done twice. The seed is printed, so that a bad run can be had again.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import local
+
+from tests.crash.rig import Zygote
+from tests.crash.storm import Scene, Storm, Tally, scenes
+
+WORKERS = 2
+HEAD = (
+    "row",
+    "service",
+    "timings",
+    "kills",
+    "messages",
+    "resumed",
+    "lost",
+    "doubled",
+    "unknown",
+    "worst s",
+)
+
+
+def run(scene: Scene, timings: int, seed: int, zygote: Zygote) -> Tally:
+    """One scene in a folder of its own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        storm = Storm(zygote.fork, Path(folder), scene, seed)
+        try:
+            tally = storm.blow(timings)
+        except AssertionError as exc:
+            tally = storm.tally
+            tally.faults.append(str(exc))
+        finally:
+            storm.rig.close()
+    return tally
+
+
+def line(scene: Scene, tally: Tally) -> str:
+    counts = (len(tally.lost), len(tally.doubled), tally.unknown)
+    cells = (
+        scene.row,
+        scene.flavour,
+        tally.timings,
+        tally.kills,
+        tally.offered,
+        tally.resumed,
+        *counts,
+    )
+    return _row(*cells, f"{tally.worst_s:.1f}")
+
+
+def _row(*cells: object) -> str:
+    return (
+        f"| {cells[0]!s:>3} | {cells[1]!s:<10} | "
+        + " | ".join(f"{cell!s:>8}" for cell in cells[2:])
+        + " |"
+    )
+
+
+def main() -> None:
+    """Run, print, judge."""
+    parser = argparse.ArgumentParser(prog="make crash")
+    parser.add_argument("timings", nargs="?", type=int, default=200, help="for each row")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--row", type=int, action="append", help="only this row")
+    options = parser.parse_args()
+    chosen = [scene for scene in scenes() if not options.row or scene.row in options.row]
+    print(f"seed {options.seed}, {options.timings} timings for each row", flush=True)
+    own, zygotes = local(), list[Zygote]()
+
+    def work(scene: Scene) -> Tally:
+        if not hasattr(own, "zygote"):
+            own.zygote = Zygote()
+            zygotes.append(own.zygote)
+        kinds = sum(other.row == scene.row for other in scenes())
+        return run(scene, -(-options.timings // kinds), options.seed, own.zygote)
+
+    print(_row(*HEAD), flush=True)
+    bad = list[str]()
+    try:
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for scene, tally in zip(chosen, pool.map(work, chosen), strict=True):
+                print(line(scene, tally), flush=True)
+                if not tally.is_good:
+                    bad.append(f"row {scene.row}, {scene.flavour}: {tally}")
+    finally:
+        for zygote in zygotes:
+            zygote.close()
+    print("\n".join(bad))
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""A zygote for each worker, and rigs that are gone when their test is."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.crash.rig import Launch, Rig, Zygote
+
+MakeRig: TypeAlias = Callable[..., Rig]
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def launch(zygote: Zygote) -> Launch:
+    return zygote.fork
+
+
+@pytest.fixture
+def make_rig(launch: Launch, tmp_path: Path) -> Iterator[MakeRig]:
+    made: list[Rig] = []
+
+    def make(**options: Any) -> Rig:
+        made.append(Rig(launch, tmp_path / f"rig-{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()

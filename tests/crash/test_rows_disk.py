@@ -1,0 +1,172 @@
+"""Row 50, inside one process: the n-th write, or the n-th sync, of one turn fails, for every n.
+
+The turn is the one every message makes: accepted, begun with its question, a tool called, its
+result kept, the reply kept with the settlement and the parcel, the parcel sent. Whatever fails, a
+step that was reported as done is there after a restart, a step is there whole or not at all, and
+the turn can be finished from what is there.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import LeaseLost, StoreError
+from homarus.core.message import Address, Inbound
+from homarus.store.base import Entry, Header, SessionRecord
+from homarus.store.journal import Cursor, Parcel
+from homarus.store.sqlite import SqliteStore, check_database, open_store
+from tests.crash.shim import Act, Disk
+
+KEY, ROW, SESSION = "agent:main:main", "row-1", "s1"
+CHAT = Address("ledger", "chat-1")
+MESSAGE = Inbound("m1", CHAT, "ann", "hello", run_id=ROW)
+MOST = 200  # more writes than this one turn does not make
+
+
+def entry(name: str, parent: str | None) -> Entry:
+    return Entry(name, parent, "message", 5, {"message": {"role": "user", "content": name}})
+
+
+class Turn:
+    """One turn in six commits; `done` counts those that were reported as made."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.done = 0
+
+    async def play(self, start: int = 0) -> None:
+        """Take each step in order, from one on; the first that fails ends it."""
+        async with self._store.journal.lease(f"session:{KEY}") as lease:
+            if start > 1:  # a later process: it takes over what was running
+                async with self._store.commit() as unit:
+                    unit.start([ROW], lease, run=ROW)
+            if start == 0:
+                cursor = Cursor("ledger", {"offset": 1})
+                await self._store.journal.accept(KEY, MESSAGE, at_ms=1, cursor=cursor)
+                self.done = 1
+            if start <= 1:
+                async with self._store.commit() as unit:
+                    unit.open_transcript(Header(SESSION, "main", 5, "/w"))
+                    unit.put_session(SessionRecord(KEY, "main", SESSION, 5))
+                    unit.append(SESSION, entry("question", None))
+                    unit.start([ROW], lease, run=ROW, session_id=SESSION, entry="question")
+                self.done = 2
+            if start <= 2:
+                async with self._store.commit() as unit:
+                    unit.append(SESSION, entry("call", "question"))
+                    unit.call_started(ROW, lease, "call-1")
+                self.done = 3
+            if start <= 3:
+                async with self._store.commit() as unit:
+                    unit.append(SESSION, entry("result", "call"))
+                    unit.call_ended(ROW, lease, "call-1")
+                self.done = 4
+            if start <= 4:
+                async with self._store.commit() as unit:
+                    unit.append(SESSION, entry("reply", "result"))
+                    unit.settle([ROW], lease, "answered", at_ms=9, reply="reply")
+                    unit.post(Parcel("p1", ROW, CHAT, "hi", 9, 10**15))
+                self.done = 5
+        await self._send()
+        self.done = 6
+
+    async def _send(self) -> None:
+        async with self._store.journal.lease("chat:1") as lease:
+            async with self._store.journal.commit() as unit:
+                unit.send_started("p1", lease)
+            async with self._store.journal.commit() as unit:
+                unit.send_ended("p1", lease, "sent", receipt="r1")
+
+
+async def found(store: SqliteStore) -> int:
+    """How many steps are there; fails when one is there in part."""
+    journal = store.journal
+    row, parcel = await journal.accepted(ROW), await journal.parcel("p1")
+    entries = [one.id for one in await store.entries(SESSION)]
+    calls = await journal.calls(ROW)
+    assert (await journal.cursor("ledger") is not None) == (row is not None)
+    if row is None:
+        assert (entries, calls, parcel) == ([], frozenset(), None)
+        return 0
+    settled = row.state == "answered"
+    assert settled == (parcel is not None) == ("reply" in entries)
+    steps = ["question", "call", "result", "reply"]
+    assert entries == steps[: len(entries)]
+    assert calls == ({"call-1"} if entries == ["question", "call"] else frozenset())
+    if not settled:
+        assert row.state == ("running" if entries else "accepted")
+        assert row.entry == ("question" if entries else "")
+        return 1 + len(entries)
+    return 6 if parcel is not None and parcel.state == "sent" else 5
+
+
+Body = Callable[[SqliteStore], Awaitable[int]]
+
+
+def with_store(state: Path, body: Body) -> int:
+    async def main() -> int:
+        async with open_store(state) as store:
+            return await body(store)
+
+    return asyncio.run(main())
+
+
+def look_and_finish(state: Path) -> int:
+    """What a restart finds; then it does the rest."""
+    check_database(state / "state.sqlite")
+
+    async def body(store: SqliteStore) -> int:
+        steps = await found(store)
+        if steps < 6:
+            turn = Turn(store)
+            await (turn.play(steps) if steps < 5 else turn._send())
+        assert await found(store) == 6
+        return steps
+
+    return with_store(state, body)
+
+
+async def play_until_it_fails(
+    store: SqliteStore, disk: Disk, act: Act, at: int
+) -> tuple[int, bool]:
+    disk.fail(act, at)
+    turn = Turn(store)
+    try:
+        await turn.play()
+    except LeaseLost:
+        raise
+    except StoreError:
+        return turn.done, False
+    finally:
+        disk.mend()
+    return turn.done, True
+
+
+@pytest.mark.parametrize("act", ["write", "sync"])
+def test_row_50_the_nth_write_or_sync_of_a_turn_fails_and_every_step_is_whole(
+    tmp_path: Path, act: Act
+) -> None:
+    with Disk() as disk:
+        for at in range(1, MOST):
+            state, copy = tmp_path / f"{at}", tmp_path / f"{at}-killed"
+
+            async def body(
+                store: SqliteStore, at: int = at, state: Path = state, copy: Path = copy
+            ) -> int:
+                # The files beside the database are another thread's, and not counted here.
+                done, passed = await play_until_it_fails(store, disk, act, at)
+                shutil.copytree(state, copy)
+                return -1 if passed else done
+
+            done = with_store(state, body)
+            if done < 0:
+                break
+            for place in (state, copy):
+                # A step whose commit failed may have reached the disk all the same.
+                assert look_and_finish(place) in {done, done + 1}, (act, at, place.name)
+        else:
+            pytest.fail("the turn never passed")
+    assert at > (6 if act == "sync" else 12), "that was not a whole turn"

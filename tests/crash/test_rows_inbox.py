@@ -1,0 +1,154 @@
+"""Rows 18 and 34 to 36: the end of the program, messages that come again, and many at once."""
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.crash.conftest import MakeRig
+from tests.crash.rig import Rig, wait_for
+from tests.crash.storm import ECHO
+
+EXIT_S = 10.0
+
+
+def begun(rig: Rig, tag: str) -> bool:
+    """Whether the model was asked for a message, answered or not."""
+    return any(tag in str(one.get("content")) for row in rig.rows() if row.entry
+               for one in rig.messages(row.session))  # fmt: skip
+
+
+def end(rig: Rig, *, times: int) -> float:
+    """SIGTERM, so often; how long the gateway took to leave."""
+    assert rig.gateway is not None
+    started = time.monotonic()
+    for _ in range(times):
+        signal_gateway(rig)
+    assert rig.gateway.wait() == 0, rig.output
+    return time.monotonic() - started
+
+
+def signal_gateway(rig: Rig) -> None:
+    assert rig.gateway is not None
+    os.kill(rig.gateway.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_row_18_told_to_end_while_a_run_is_live(make_rig: MakeRig, times: int) -> None:
+    rig = make_rig()
+    first = rig.offer("T#{nonce} MOCK:delay:700 MOCK:echo", "one")
+    rig.start()
+    wait_for(lambda: begun(rig, first["nonce"]), "the run begins")
+    signal_gateway(rig)
+    late = rig.offer(ECHO, "two")  # while it ends
+    took_s = end(rig, times=times - 1)
+    assert took_s < EXIT_S
+    assert not rig.verdict(within_s=600).lost, late
+    rig.start()
+    told = rig.settle()
+    assert sorted(told.answered) == sorted([first["id"], late["id"]])
+    assert "Traceback" not in rig.output
+
+
+def test_row_18_killed_while_it_ended(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = rig.offer("T#{nonce} MOCK:delay:700 MOCK:echo")
+    rig.start("drain.begun:kill9")
+    wait_for(lambda: begun(rig, told["nonce"]), "the run begins")
+    signal_gateway(rig)
+    assert rig.gateway and rig.gateway.wait() == -9
+    rig.start()
+    assert rig.settle().answered == [told["id"]]
+
+
+def test_row_34_a_message_that_comes_a_hundred_times_is_answered_once(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = rig.offer(ECHO, copies=100)
+    rig.start()
+    rig.settle()
+    wait_for(lambda: rig.row(told["id"]).duplicates == 99, "every copy is counted")
+    assert rig.verdict().answered == [told["id"]] and len(rig.rows()) == 1
+    assert len(rig.ledger.get("/ledger")["sends"]) == 1
+
+
+def test_row_34_out_of_order_and_again_after_the_answer_and_after_a_restart(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig()
+    told = [rig.offer(ECHO, f"chat-{n % 3}") for n in range(6)]
+    rig.start()
+    rig.settle()
+    for one in reversed(told):
+        rig.offer(ECHO, id=one["id"])
+    wait_for(lambda: all(row.duplicates == 1 for row in rig.rows()), "all came again")
+    rig.kill()
+    for one in told[::2] + told[1::2]:
+        rig.offer(ECHO, id=one["id"])
+    rig.start()
+    wait_for(lambda: all(row.duplicates == 2 for row in rig.rows()), "all came a third time")
+    found = rig.settle()
+    assert sorted(found.answered) == sorted(one["id"] for one in told)
+    assert len(rig.rows()) == len(rig.ledger.get("/ledger")["sends"]) == 6
+
+
+def test_row_35_the_same_id_with_other_words_is_kept_beside_the_first(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = rig.offer(ECHO)
+    rig.start()
+    rig.settle()
+    rig.offer("MOCK:echo other words", id=told["id"])
+    wait_for(lambda: len(rig.rows()) == 2, "the other words are kept")
+    first, other = rig.rows()
+    assert (first.state, other.state) == ("answered", "parked")
+    assert other.inbound is not None and "other words" in other.inbound.text and other.why
+    assert rig.settle().answered == [told["id"]]
+    wait_for(lambda: "parked" in rig.logged(), "it is said aloud")
+    assert len(rig.ledger.get("/ledger")["sends"]) == 1
+
+
+TEN = 10
+
+
+def write_ten(rig: Rig) -> list[Any]:
+    """A message that takes a while, and ten more while it is being answered."""
+    rig.start()
+    first = rig.offer('T#{nonce} MOCK:tool:exec:{"command":"sleep 1"}§ MOCK:next MOCK:echo')
+    wait_for(lambda: begun(rig, first["nonce"]), "the run begins")
+    return [rig.offer(f"T#{{nonce}} MOCK:echo number {n}", marks=()) for n in range(TEN)]
+
+
+def places(rig: Rig, told: list[Any]) -> list[int]:
+    """Where each message stands among what the session was told; one that is missing fails."""
+    said = [str(one["content"]) for one in rig.messages(rig.row(told[0]["id"]).session)
+            if one["role"] == "user"]  # fmt: skip
+    whole = "\n".join(said)
+    assert all(whole.count(f"T#{one['nonce']}") == 1 for one in told), "each stands there once"
+    return [whole.index(f"T#{one['nonce']}") for one in told]
+
+
+@pytest.mark.parametrize("mode", ["steer", "followup", "collect", "steer-backlog"])
+def test_row_36_ten_messages_while_a_run_is_live_are_all_there_in_order(
+    make_rig: MakeRig, mode: str
+) -> None:
+    queue = {"queue": {"mode": mode, "debounceMs": 50}}
+    rig = make_rig(config={"messages": queue})
+    told = write_ten(rig)
+    wait_for(lambda: len(rig.rows()) == TEN + 1 and all(r.settled_ms for r in rig.rows()), mode)
+    assert {row.state for row in rig.rows()} == {"answered"}
+    assert places(rig, told) == sorted(places(rig, told))
+
+
+@pytest.mark.parametrize("mode", ["steer", "collect"])
+def test_row_36_and_after_a_kill(make_rig: MakeRig, mode: str) -> None:
+    queue = {"queue": {"mode": mode, "debounceMs": 50}}
+    rig = make_rig(config={"messages": queue})
+    told = write_ten(rig)
+    wait_for(lambda: len(rig.rows()) == TEN + 1, "all are accepted")
+    rig.kill()
+    rig.start()
+    wait_for(lambda: all(row.settled_ms for row in rig.rows()), mode)
+    assert {row.state for row in rig.rows()} == {"answered"}
+    assert places(rig, told) == sorted(places(rig, told))
+    assert not rig.verdict().doubled

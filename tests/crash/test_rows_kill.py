@@ -1,0 +1,312 @@
+"""Rows 1 to 14: `kill -9` at the row's own point, then at random moments of its turn.
+
+The first test of each row asserts the exact result of the matrix; `test_row_NN_at_random_moments`
+asserts that nothing was lost, doubled or done twice. `make crash N=200` does more of the latter.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.conftest import MakeRig
+from tests.crash.rig import Flavour, Launch, Rig, wait_for
+from tests.crash.storm import (
+    ECHO,
+    PART_CHARS,
+    PARTS,
+    Scene,
+    Storm,
+    leave_a_mark,
+    long_reply,
+    scenes,
+)
+
+TIMINGS = 10
+SEED = 20261115
+KILLED = -9
+
+
+def die(rig: Rig, fault: str, text: str = ECHO, **more: Any) -> Any:
+    """A person writes, the gateway dies at the point, and is started again; what was offered."""
+    told = rig.offer(text, **more)
+    rig.start(f"{fault}:kill9" if ":" not in fault else fault)
+    assert rig.gateway and rig.gateway.wait() == KILLED, rig.output
+    return told
+
+
+def go_on(rig: Rig, told: Any) -> None:
+    """The next start answers it, once, and all is settled."""
+    rig.start()
+    found = rig.settle()
+    assert found.answered == [told["id"]] and not found.doubled and not found.lost
+    row = rig.row(told["id"])
+    assert row.state == "answered" and row.reply
+    wait_for(lambda: [parcel.state for parcel in rig.parcels()] == ["sent"], "it is receipted")
+    assert rig.parcels()[0].run == row.id
+
+
+def roles(rig: Rig, told: Any) -> list[str]:
+    """Who spoke in the session of a message."""
+    return [one["role"] for one in rig.messages(rig.row(told["id"]).session)]
+
+
+def results(rig: Rig, told: Any) -> list[str]:
+    found = rig.messages(rig.row(told["id"]).session)
+    return [str(one["content"]) for one in found if one["role"] == "toolResult"]
+
+
+def test_row_01_killed_before_the_message_was_committed(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "intake.read")
+    assert rig.rows() == [] and rig.verdict().waiting == [told["id"]], "it was not acknowledged"
+    go_on(rig, told)
+    assert rig.row(told["id"]).duplicates == 0
+    assert roles(rig, told) == ["user", "assistant"]
+
+
+def test_row_02_killed_after_the_commit_before_the_service_was_told(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "intake.accepted")
+    assert rig.row(told["id"]).state == "accepted" and rig.verdict().waiting == [told["id"]]
+    # The channel stored how far it had read; a service that keeps no such place offers it again.
+    rig.offer(ECHO, id=told["id"])
+    go_on(rig, told)
+    wait_for(lambda: rig.row(told["id"]).duplicates == 1, "the second one is counted")
+    assert len(rig.rows()) == 1
+    assert roles(rig, told) == ["user", "assistant"]
+
+
+def test_row_03_killed_after_the_service_was_told_before_the_run_began(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "intake.acknowledged")
+    assert rig.row(told["id"]).state == "accepted" and rig.verdict().waiting == []
+    go_on(rig, told)
+    assert rig.row(told["id"]).duplicates == 0 and rig.row(told["id"]).attempts == 1
+    assert rig.verdict().worst_s < 30
+
+
+def test_row_04_killed_after_the_question_was_written_before_the_model_was_asked(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig()
+    told = die(rig, "run.begun")
+    assert roles(rig, told) == ["user"] and rig.model_stats() == []
+    go_on(rig, told)
+    assert roles(rig, told) == ["user", "assistant"], "no second question"
+    assert rig.row(told["id"]).attempts == 2 and len(rig.asked(told["nonce"])) == 1
+
+
+def test_row_05_killed_while_the_model_had_not_said_a_word(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "provider.asked", "T#{nonce} MOCK:delay:300 MOCK:echo")
+    go_on(rig, told)
+    assert roles(rig, told) == ["user", "assistant"]
+    assert len(rig.asked(told["nonce"])) in {1, 2}, "the call is made again"
+
+
+def test_row_06_killed_while_the_model_was_speaking(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "provider.streaming", "T#{nonce} MOCK:long:50:5 MOCK:echo")
+    go_on(rig, told)
+    assert roles(rig, told) == ["user", "assistant"], "what was half said is nowhere"
+    assert len(rig.asked(told["nonce"])) == 2
+
+
+def test_row_06_killed_while_the_model_was_writing_a_call(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    call = leave_a_mark(rig.side).replace("MOCK:tool", "MOCK:bytes:16 MOCK:tool")
+    told = die(rig, "provider.streaming:kill9:1", call)
+    assert roles(rig, told) == ["user"], "no half of a call is kept"
+    go_on(rig, told)
+    assert roles(rig, told) == ["user", "assistant", "toolResult", "assistant"]
+    assert rig.side_effects(told["nonce"]) == 1
+
+
+def test_row_07_killed_after_the_call_was_kept_before_it_began(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "tool.asked", leave_a_mark(rig.side))
+    assert rig.side_effects(told["nonce"]) == 0
+    go_on(rig, told)
+    assert rig.side_effects(told["nonce"]) == 1, "it had not begun: it is safe to run"
+    assert roles(rig, told) == ["user", "assistant", "toolResult", "assistant"]
+    assert "interrupted" not in results(rig, told)[0]
+
+
+def test_row_07_killed_after_the_call_was_marked_as_begun(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "tool.started", leave_a_mark(rig.side))
+    go_on(rig, told)
+    assert rig.side_effects(told["nonce"]) == 0, "it may have begun: it is not run again"
+    (result,) = results(rig, told)
+    assert "interrupted" in result and "not known" in result
+
+
+def test_row_08_killed_while_a_tool_was_running(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    pid_file = rig.folder / "pid"
+    told = rig.offer(leave_a_mark(rig.side, f"echo $$ > {pid_file}; sleep 600"))
+    rig.start()
+    wait_for(lambda: pid_file.exists() and pid_file.read_text().strip(), "the command runs")
+    assert rig.side_effects(told["nonce"]) == 1
+    rig.kill()
+    wait_for(lambda: not lives(int(pid_file.read_text())), "the command dies with its gateway")
+    go_on(rig, told)
+    assert rig.side_effects(told["nonce"]) == 1, "it was not run again"
+    (result,) = results(rig, told)
+    assert "interrupted" in result and "not known" in result
+
+
+def lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+    return state != "Z"
+
+
+def test_row_09_killed_after_a_tool_ended_before_its_result_was_kept(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = die(rig, "tool.ended", leave_a_mark(rig.side))
+    assert rig.side_effects(told["nonce"]) == 1
+    go_on(rig, told)
+    assert rig.side_effects(told["nonce"]) == 1, "it was not run again"
+    (result,) = results(rig, told)
+    assert "interrupted" in result and "not known" in result
+
+
+def test_row_09_a_tool_that_may_be_run_twice_is(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    read = 'T#{nonce} MOCK:tool:read:{"path":"AGENTS.md","limit":3}§ MOCK:next MOCK:echo'
+    told = die(rig, "tool.ended", read)
+    go_on(rig, told)
+    (result,) = results(rig, told)
+    assert "AGENTS.md" in result and "interrupted" not in result
+
+
+def test_row_10_killed_after_the_result_was_kept_before_the_model_was_asked(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig()
+    told = die(rig, "tool.saved", leave_a_mark(rig.side))
+    assert roles(rig, told) == ["user", "assistant", "toolResult"]
+    go_on(rig, told)
+    assert rig.side_effects(told["nonce"]) == 1, "it was not run again"
+    assert "interrupted" not in results(rig, told)[0]
+    assert [one["after_tool"] for one in rig.asked(told["nonce"])] == [False, True]
+
+
+def test_row_11_killed_after_the_reply_was_kept_before_it_was_sent(make_rig: MakeRig) -> None:
+    rig = make_rig(flavour="plain")
+    told = die(rig, "reply.saved")
+    assert rig.row(told["id"]).state == "answered" and rig.ledger.get("/ledger")["sends"] == []
+    go_on(rig, told)
+    assert len(rig.asked(told["nonce"])) == 1, "the model was not asked again"
+
+
+@pytest.mark.parametrize("flavour", ["idempotent", "lookup"])
+@pytest.mark.parametrize("arrives", [True, False])
+def test_row_12_killed_while_the_service_had_the_reply(
+    make_rig: MakeRig, flavour: Flavour, arrives: bool
+) -> None:
+    rig = make_rig(flavour=flavour)
+    told = hang_in_the_send(rig, arrives=arrives)
+    go_on(rig, told)
+    (send,) = rig.ledger.get("/ledger")["sends"]
+    again = arrives and flavour == "idempotent"
+    assert send["repeats"] == again, "sent again under its key, or looked up and found"
+    assert len(rig.ledger.get("/ledger")["attempts"]) == 1 + (again or not arrives)
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_row_12_a_plain_service_is_not_sent_it_twice(make_rig: MakeRig, arrives: bool) -> None:
+    rig = make_rig(flavour="plain")
+    told = hang_in_the_send(rig, arrives=arrives)
+    rig.start()
+    wait_for(rig.unknown, "the parcel is marked as unknown")
+    (parcel,) = rig.parcels()
+    assert parcel.state == "unknown" and rig.unknown() == {told["id"]}
+    # The next message is answered as ever, and the first reply stays as it is.
+    later = rig.offer(ECHO)
+    found = rig.settle(unknown=True)
+    assert found.answered == ([told["id"]] if arrives else []) + [later["id"]]
+    assert not found.doubled
+    texts = [send["text"] for send in rig.ledger.get("/ledger")["sends"]]
+    assert sum(told["nonce"] in text for text in texts) == arrives
+
+
+def hang_in_the_send(rig: Rig, *, arrives: bool) -> Any:
+    """The service has the request, and says nothing; then the gateway dies."""
+    rig.trouble({"taken": arrives, "status": 0, "waitS": 600})
+    told = rig.offer(ECHO)
+    rig.start()
+    wait_for(lambda: rig.ledger.get("/ledger")["attempts"], "the reply is sent")
+    rig.kill()
+    (parcel,) = rig.parcels()
+    assert parcel.state == "sending"
+    return told
+
+
+@pytest.mark.parametrize("flavour", ["idempotent", "lookup"])
+def test_row_12_a_lost_answer_of_the_service_is_resolved_without_a_restart(
+    make_rig: MakeRig, flavour: Flavour
+) -> None:
+    rig = make_rig(flavour=flavour)
+    rig.trouble({"taken": True, "status": 0})
+    told = rig.offer(ECHO)
+    go_on(rig, told)
+    (send,) = rig.ledger.get("/ledger")["sends"]
+    assert send["repeats"] == (flavour == "idempotent")
+
+
+@pytest.mark.parametrize("flavour", ["idempotent", "lookup", "plain"])
+def test_row_13_killed_after_the_service_answered_before_that_was_kept(
+    make_rig: MakeRig, flavour: Flavour
+) -> None:
+    rig = make_rig(flavour=flavour)
+    told = die(rig, "deliver.answered")
+    assert [parcel.state for parcel in rig.parcels()] == ["sending"]
+    if flavour != "plain":
+        go_on(rig, told)
+    else:
+        rig.start()
+        wait_for(rig.unknown, "the parcel is marked as unknown")
+    (send,) = rig.ledger.get("/ledger")["sends"]
+    assert send["repeats"] == (flavour == "idempotent")
+    assert rig.verdict().answered == [told["id"]]
+
+
+@pytest.mark.parametrize("parts", [1, PARTS - 1])
+def test_row_14_killed_after_some_parts_of_a_reply_were_sent(make_rig: MakeRig, parts: int) -> None:
+    rig = make_rig(flavour="plain", text_limit=PART_CHARS)
+    text, marks = long_reply()
+    told = die(rig, f"deliver.ended:kill9:{parts}", text, marks=marks)
+    before = rig.ledger.get("/ledger")["sends"]
+    assert len(before) == parts
+    rig.start()
+    found = rig.settle()
+    assert found.answered == [told["id"]] and not found.doubled
+    sends = rig.ledger.get("/ledger")["sends"]
+    assert sends[:parts] == before and len(sends) == PARTS, "those parts were not sent again"
+    for send, mark in zip(sends, told["marks"], strict=True):
+        assert mark in send["text"], "the parts are in order"
+    wait_for(lambda: {p.state for p in rig.parcels()} == {"sent"}, "every part is marked as sent")
+
+
+@pytest.mark.parametrize("scene", scenes(), ids=lambda scene: f"{scene.row:02}-{scene.flavour}")
+def test_rows_01_to_14_at_random_moments(launch: Launch, tmp_path: Path, scene: Scene) -> None:
+    kinds = sum(other.row == scene.row for other in scenes())
+    storm = Storm(launch, tmp_path, scene, SEED)
+    try:
+        tally = storm.blow(-(-TIMINGS // kinds))
+    finally:
+        storm.rig.close()
+    assert tally.is_good, f"{tally}\n{storm.rig.output[-4000:]}"
+    assert tally.unknown == 0 or scene.flavour == "plain"

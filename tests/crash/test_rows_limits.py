@@ -1,0 +1,142 @@
+"""Rows 21 to 23 and 41: no room, a disk that fails, no more files, and a loop that is blocked."""
+
+import asyncio
+import errno
+import os
+import resource
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import ToolError
+from homarus.tools.exec.run import run_command
+from tests.crash.conftest import MakeRig
+from tests.crash.rig import wait_for
+from tests.crash.storm import ECHO, leave_a_mark
+
+COMMITS = 12  # more than one turn makes
+
+
+@pytest.mark.parametrize("at", range(1, COMMITS, 2))
+def test_row_21_no_room_at_the_nth_commit_of_a_turn(make_rig: MakeRig, at: int) -> None:
+    """What cannot be kept is not acknowledged, or is told; with room again, it goes on."""
+    rig = make_rig()
+    rig.start(f"store.commit:enospc:{at}")
+    told = rig.offer(leave_a_mark(rig.side))
+    found = rig.settle()
+    assert [*found.answered, *found.reported] == [told["id"]]
+    assert rig.side_effects(told["nonce"]) <= 1
+    assert rig.gateway is not None and not rig.gateway.ended()
+    later = rig.offer(ECHO)
+    assert later["id"] in rig.settle().answered
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes; only root can make one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small file system can only be mounted by root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_row_21_a_disk_that_is_full_and_then_is_not(make_rig: MakeRig, small_disk: Path) -> None:
+    rig = make_rig(state=small_disk)
+    rig.start()
+    before = rig.offer(ECHO)
+    rig.settle()
+    filler = small_disk / "filler"
+    fill(filler)
+    during = [rig.offer(leave_a_mark(rig.side), f"chat-{n}") for n in range(3)]
+    wait_for(lambda: "no room to write" in rig.logged(), "it is said aloud")
+    assert rig.verdict().answered == [before["id"]]
+    assert rig.gateway is not None and not rig.gateway.ended(), "it stays, and waits for room"
+    filler.unlink()
+    found = rig.settle()
+    assert sorted([*found.answered, *found.reported]) == sorted(
+        [before["id"], *(one["id"] for one in during)]
+    )
+    assert max(rig.side_effects(one["nonce"]) for one in during) <= 1
+    later = rig.offer(ECHO)
+    assert later["id"] in rig.settle().answered
+
+
+def fill(file: Path) -> None:
+    """Use up every byte."""
+    with file.open("wb", buffering=0) as out:
+        for size in (1 << 16, 4096, 512, 1):
+            with suppress(OSError):
+                while True:
+                    out.write(b"x" * size)
+
+
+@pytest.mark.parametrize("at", [2, 3, 5])
+def test_row_22_a_disk_that_fails_ends_the_gateway_and_nothing_was_acknowledged(
+    make_rig: MakeRig, at: int
+) -> None:
+    """After a failed sync nobody knows what is on the disk: to go on would be to guess."""
+    rig = make_rig()
+    told = rig.offer(ECHO)
+    gateway = rig.start(f"store.commit:eio:{at}")
+    assert gateway.wait() not in {0, -9}
+    assert "Traceback" not in rig.output
+    found = rig.verdict(within_s=600)
+    assert found.answered == [told["id"]] or found.waiting == [told["id"]]
+    rig.start()
+    assert rig.settle().answered == [told["id"]]
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_row_23_no_more_open_files_is_a_tools_error_and_passes(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gateway = rig.start()
+    rig.offer(leave_a_mark(rig.side))
+    rig.settle()
+    limits = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (open_files(gateway.pid), limits[1]))
+    told = rig.offer(leave_a_mark(rig.side))
+    found = rig.settle()
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, limits)
+    assert told["id"] in [*found.answered, *found.reported]
+    assert rig.side_effects(told["nonce"]) == 0
+    after = rig.offer(leave_a_mark(rig.side))
+    assert after["id"] in rig.settle().answered and rig.side_effects(after["nonce"]) == 1
+    assert not gateway.ended()
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
+@pytest.mark.parametrize("what", ["Popen", "pipe", "socketpair"])
+def test_row_23_a_process_that_cannot_be_forked_is_a_tools_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, what: str
+) -> None:
+    def refuse(*_args: Any, **_more: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    owner: dict[str, object] = {"Popen": subprocess, "pipe": os, "socketpair": socket}
+    folder = os.open(tmp_path, os.O_RDONLY)
+    before = open_files(os.getpid())
+
+    async def main() -> None:
+        monkeypatch.setattr(owner[what], what, refuse)
+        with pytest.raises(ToolError, match=os.strerror(number)):
+            await run_command(
+                "true", folder_fd=folder, env={}, timeout_s=5, show=lambda _text: None
+            )
+        monkeypatch.undo()
+
+    try:
+        asyncio.run(main())
+        assert open_files(os.getpid()) == before, "nothing is left open"
+    finally:
+        os.close(folder)

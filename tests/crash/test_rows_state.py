@@ -1,0 +1,150 @@
+"""Rows 24, 43 and 44: a state directory that is damaged, taken, or cannot be written."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import Corrupt, InUse
+from homarus.store.base import Entry, Header, SessionRecord
+from homarus.store.sqlite import SqliteStore, check_database, open_store
+from tests.e2e.program import DEADLINE_S, Done, Home
+
+COUNT = 30
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    keep = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    home = Home(tmp_path, {**keep, "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"})
+    home.use_model("http://127.0.0.1:9/v1")
+    return home
+
+
+async def fill(store: SqliteStore) -> None:
+    """A session of COUNT messages, in the database and in its file."""
+    async with store.commit() as unit:
+        unit.open_transcript(Header("s1", "main", 5, "/w"))
+        unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
+    for n in range(COUNT):
+        message = {"role": "user", "content": f"{n}" * 400, "timestamp": n}
+        parent = f"{n - 1:08x}" if n else None
+        async with store.commit() as unit:
+            unit.append("s1", Entry(f"{n:08x}", parent, "message", 5, {"message": message}))
+    await store.flush()
+
+
+def fill_and_copy(state: Path, copy: Path) -> None:
+    """Fill a state directory; the copy is what a kill -9 leaves of it."""
+
+    async def main() -> None:
+        async with open_store(state) as store:
+            await fill(store)
+            shutil.copytree(state, copy)
+
+    asyncio.run(main())
+
+
+def start_gateway(home: Home) -> Done:
+    """`gateway run` where it cannot: how it ends."""
+    return home.run("gateway", "run", "--port", "0")
+
+
+@pytest.mark.parametrize("harm", ["not a database", "damaged inside", "cut"])
+def test_row_43_a_damaged_database_stops_the_start_and_stays_as_it_is(
+    home: Home, tmp_path: Path, harm: str
+) -> None:
+    fill_and_copy(tmp_path / "filled", tmp_path / "killed")
+    source = tmp_path / "filled" / "state.sqlite"
+    data = bytearray(source.read_bytes())
+    if harm == "not a database":
+        data[:] = b"these are not the bytes of a database " * 500
+    elif harm == "damaged inside":
+        data[100:4096] = b"\xaa" * 3996
+    else:
+        del data[6_000:]
+    database = home.state / "state.sqlite"
+    database.write_bytes(data)
+    done = start_gateway(home)
+    assert done.status not in {0, -9} and "state.sqlite is damaged" in done.err
+    assert "homarus doctor" in done.err
+    assert database.read_bytes() == data, "nothing was thrown away"
+    with pytest.raises(Corrupt):
+        check_database(database)
+    doctor = home.run("doctor")
+    assert doctor.status != 0 and "state.sqlite" in doctor.out + doctor.err
+
+
+def test_row_43_without_its_log_the_database_takes_back_what_the_files_have(tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    fill_and_copy(tmp_path / "state", killed)
+    assert (killed / "state.sqlite-wal").stat().st_size > 0
+    for name in ("state.sqlite-wal", "state.sqlite-shm"):
+        (killed / name).unlink()
+
+    async def main() -> None:
+        async with open_store(killed) as store:
+            record = await store.session("agent:main:main")
+            assert record is not None and record.session_id == "s1"
+            found = await store.entries("s1")
+            assert [entry.id for entry in found] == [f"{n:08x}" for n in range(COUNT)]
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def gateway(home: Home) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+    with subprocess.Popen(
+        command, env=home.env, cwd=home.path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "is ready on" in process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_row_44_a_second_gateway_on_one_state_directory_is_refused_with_the_reason(
+    home: Home, gateway: "subprocess.Popen[str]"
+) -> None:
+    done = start_gateway(home)
+    assert done.status == 2
+    assert f"process {gateway.pid}" in done.err and str(home.state) in done.err
+    with pytest.raises(InUse, match=f"process {gateway.pid} uses"):
+        open_store(home.state)
+    assert gateway.poll() is None
+    gateway.send_signal(signal.SIGTERM)
+    assert gateway.wait(DEADLINE_S) == 0
+
+
+def lose_the_right_to_write(folder: Path) -> None:
+    """As on a file system that is mounted for reading only; root is not held by permissions."""
+    if os.geteuid() == 0:
+        subprocess.run(["mount", "--bind", folder, folder], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+    else:
+        folder.chmod(0o500)
+
+
+@pytest.fixture
+def read_only(home: Home) -> Iterator[Home]:
+    try:
+        lose_the_right_to_write(home.state)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("neither mounts nor permissions hold here")
+    yield home
+    if os.geteuid() == 0:
+        subprocess.run(["umount", home.state], check=True)
+    home.state.chmod(0o700)
+
+
+def test_row_24_a_state_directory_for_reading_only_refuses_the_start(read_only: Home) -> None:
+    done = start_gateway(read_only)
+    assert done.status not in {0, -9}
+    assert "cannot write in the state directory" in done.err and "permissions" in done.err

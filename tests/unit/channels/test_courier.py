@@ -1,0 +1,566 @@
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+
+from homarus.channels import courier as module
+from homarus.channels.base import Capabilities, Channel, Receipt, Receive
+from homarus.channels.courier import LOOK_S, Courier
+from homarus.core import faults
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed, StoreError
+from homarus.core.message import Address, Outbound
+from homarus.core.retry import Backoff
+from homarus.store.journal import Parcel, ParcelState
+from homarus.testing.clock import START_MS, FakeClock
+from homarus.testing.memory_journal import MemoryJournal
+from homarus.testing.memory_store import MemoryStore
+
+GUARD_S = 30.0
+LATER = SendFailed("busy", retryable=True)
+NEVER = SendFailed("refused", retryable=False)
+BROKEN = ChannelError("the connection broke")
+Step: TypeAlias = Exception | asyncio.Event | None
+
+
+class Service:
+    """A channel that does as its script says, send by send; then it takes everything."""
+
+    name = "svc"
+    account = "default"
+
+    def __init__(self, *script: Step, idempotent: bool = False) -> None:
+        self.capabilities = Capabilities(idempotent=idempotent)
+        self.script = list(script)
+        self.asked: list[str] = []  # the key of every send
+        self.taken: list[str] = []  # the keys of what was answered
+
+    async def run(self, receive: Receive) -> None:
+        """Nothing arrives."""
+
+    async def send(self, message: Outbound) -> Receipt:
+        self.asked.append(message.key)
+        step = self.script.pop(0) if self.script else None
+        if isinstance(step, Exception):
+            raise step
+        if step is not None:
+            await step.wait()
+        self.taken.append(message.key)
+        return Receipt(f"id-{message.key}")
+
+
+class Listed(Service):
+    """One that can be asked; `there` is what arrived, an exception when it cannot tell."""
+
+    def __init__(self, *script: Step) -> None:
+        super().__init__(*script)
+        self.there: dict[str, str | Exception] = {}
+        self.looked = 0
+
+    async def look_up(self, message: Outbound) -> Receipt | None:
+        self.looked += 1
+        found = self.there.get(message.key)
+        if isinstance(found, Exception):
+            raise found
+        return Receipt(found) if found else None
+
+
+@dataclass
+class Stage:
+    journal: MemoryJournal
+    clock: FakeClock
+    courier: Courier
+    running: asyncio.Task[None]
+
+    async def post(self, *ids: str, chat: str = "a", ttl_ms: int = 3_600_000) -> None:
+        now_ms = self.clock.now_ms()
+        address = Address("svc", chat)
+        async with self.journal.commit() as unit:
+            unit.post(*(Parcel(one, "r", address, one, now_ms, now_ms + ttl_ms) for one in ids))
+        self.courier.nudge()
+
+    async def state(self, parcel_id: str) -> ParcelState:
+        parcel = await self.journal.parcel(parcel_id)
+        assert parcel is not None
+        return parcel.state
+
+    async def until(self, parcel_id: str, state: ParcelState) -> Parcel:
+        return await until(self.journal, parcel_id, state)
+
+    async def settle(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+async def until(journal: MemoryJournal, parcel_id: str, state: ParcelState) -> Parcel:
+    while True:
+        parcel = await journal.parcel(parcel_id)
+        if parcel and parcel.state == state:
+            return parcel
+        await asyncio.sleep(0)
+
+
+def carry(channel: Channel, body: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
+    """Run a body beside a courier."""
+
+    @asynccontextmanager
+    async def stage() -> Any:
+        async with MemoryStore() as store:
+            clock = FakeClock()
+            backoff = Backoff(first_s=10, factor=2, most_s=100, jitter=0)
+            made = Courier(channel, store.journal, clock, backoff=backoff, **options)
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(made.run())
+                yield Stage(store.journal, clock, made, running)
+                running.cancel()
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), stage() as found:
+            await body(found)
+
+    asyncio.run(main())
+
+
+async def leave_sending(stage: Stage, parcel_id: str, chat: str = "a") -> None:
+    """As an earlier process leaves a parcel when it is killed."""
+    now_ms = stage.clock.now_ms()
+    parcel = Parcel(parcel_id, "r", Address("svc", chat), parcel_id, now_ms, now_ms + 3_600_000)
+    name = f"outbox:svc:default:{chat}"
+    async with stage.journal.lease(name) as lease, stage.journal.commit() as unit:
+        unit.post(parcel)
+        unit.send_started(parcel_id, lease)
+    stage.courier.nudge()
+
+
+def test_the_parcels_of_a_chat_go_out_in_order_with_their_receipts() -> None:
+    service = Service()
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2", "3")
+        last = await stage.until("3", "sent")
+        assert service.taken == ["1", "2", "3"]
+        assert (last.receipt, last.attempts) == ("id-3", 1)
+
+    carry(service, body)
+
+
+def test_a_chat_that_hangs_delays_no_other() -> None:
+    gate = asyncio.Event()
+    service = Service(gate)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2", chat="a")
+        await stage.post("3", chat="b")
+        await stage.until("3", "sent")
+        assert await stage.state("1") == "sending" and await stage.state("2") == "pending"
+        gate.set()
+        await stage.until("2", "sent")
+        assert service.taken == ["3", "1", "2"]
+
+    carry(service, body)
+
+
+def test_only_so_many_chats_are_sent_to_at_once_and_none_is_forgotten() -> None:
+    gate = asyncio.Event()
+    service = Service(*[gate] * 9)
+
+    async def body(stage: Stage) -> None:
+        for number in range(9):
+            await stage.post(str(number), chat=str(number))
+        await stage.settle()
+        assert service.asked == ["0", "1"]
+        gate.set()
+        await stage.until("8", "sent")
+        assert service.taken == [str(number) for number in range(9)]
+
+    carry(service, body, width=2)
+
+
+def test_what_is_posted_while_its_chat_is_being_sent_to_follows() -> None:
+    gate = asyncio.Event()
+    service = Service(gate)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        await stage.until("1", "sending")
+        await stage.post("2")
+        await stage.settle()
+        assert service.asked == ["1"]
+        gate.set()
+        await stage.until("2", "sent")
+        assert service.taken == ["1", "2"]
+
+    carry(service, body)
+
+
+def test_a_refusal_for_now_is_tried_again_later_and_the_chat_keeps_its_order() -> None:
+    service = Service(LATER, LATER)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        waiting = await stage.until("1", "pending")
+        while not waiting.attempts:
+            await asyncio.sleep(0)
+            waiting = await stage.until("1", "pending")
+        assert waiting.why == "busy" and waiting.not_before_ms == START_MS + 10_000
+        await stage.clock.advance(9)
+        assert service.asked == ["1"]
+        await stage.clock.advance(1)
+        assert service.asked == ["1", "1"]
+        await stage.clock.advance(19)  # the second wait is twice as long
+        assert service.asked == ["1", "1"]
+        await stage.clock.advance(1)
+        assert service.taken == ["1", "2"] and await stage.state("2") == "sent"
+
+    carry(service, body)
+
+
+def test_a_service_that_says_when_to_come_back_is_obeyed() -> None:
+    service = Service(SendFailed("slow down", retryable=True, after_s=3))
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        await stage.clock.advance(2.9)
+        assert service.asked == ["1"]
+        await stage.clock.advance(0.1)
+        assert service.taken == ["1"]
+
+    carry(service, body)
+
+
+def test_a_refusal_for_good_is_said_aloud_and_the_rest_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(NEVER)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        await stage.until("2", "sent")
+        dead = await stage.until("1", "dead")
+        assert dead.why == "refused" and service.asked == ["1", "2"]
+
+    carry(service, body)
+    assert "parcel 1 to svc:default:a was given up: refused" in caplog.text
+
+
+def test_what_is_too_old_is_given_up_aloud_when_its_time_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(*[LATER] * 3)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", ttl_ms=15_000)
+        await stage.post("2")
+        await stage.clock.advance(14)
+        assert service.asked == ["1", "1"] and await stage.state("1") == "pending"
+        await stage.clock.advance(1)  # its next try would have been at 30
+        dead = await stage.until("1", "dead")
+        assert "in time" in dead.why
+        assert service.asked == ["1", "1", "2"]
+
+    carry(service, body)
+    assert "was given up" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [BROKEN, TimeoutError(), ConnectionResetError("reset"), KeyError("a bug of the adapter")],
+    ids=["channel error", "timeout", "reset", "bug"],
+)
+def test_an_unknown_outcome_is_never_sent_again_where_nobody_can_tell(
+    trouble: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service(trouble)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2", "3")
+        await stage.clock.advance(10)  # a bug is looked at again after a while
+        unknown = await stage.until("1", "unknown")
+        await stage.until("3", "sent")
+        await stage.clock.advance(3_600)
+        assert service.asked == ["1", "2", "3"] and unknown.why
+
+    carry(service, body)
+    assert "it is not sent again" in caplog.text
+
+
+def test_a_service_that_does_not_answer_in_time_leaves_an_unknown_outcome() -> None:
+    service = Service(asyncio.Event())
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        await stage.until("1", "unknown")
+        await stage.until("2", "sent")
+
+    carry(service, body, send_s=0.01)
+
+
+@pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
+def test_an_idempotent_service_gets_it_again_under_the_same_key(trouble: Exception) -> None:
+    service = Service(trouble, idempotent=True)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        await stage.clock.advance(9)
+        assert service.asked == ["1"]
+        await stage.clock.advance(1)
+        assert service.asked == ["1", "1", "2"] and await stage.state("2") == "sent"
+
+    carry(service, body)
+
+
+def test_a_service_that_can_be_asked_is_asked_before_anything_is_sent_again() -> None:
+    service = Listed(BROKEN, BROKEN)
+    service.there = {"1": "id-seen"}
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        await stage.clock.advance(9)
+        assert service.looked == 0 and await stage.state("1") == "sending"
+        await stage.clock.advance(1)
+        seen = await stage.until("1", "sent")
+        assert seen.receipt == "id-seen" and service.asked == ["1", "2"]
+        await stage.clock.advance(20)  # the second never came
+        assert await stage.state("2") == "sent"
+        assert service.asked == ["1", "2", "2"] and service.looked == 2
+
+    carry(service, body)
+
+
+def test_while_a_service_cannot_tell_nothing_is_sent_again() -> None:
+    service = Listed(BROKEN)
+    service.there = {"1": ChannelError("no answer")}
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        await stage.clock.advance(1_000)
+        assert service.asked == ["1"] and service.looked > 3
+        assert await stage.state("1") == "sending"
+        service.there = {"1": "id-1"}
+        await stage.clock.advance(100)
+        assert await stage.state("1") == "sent" and service.asked == ["1"]
+
+    carry(service, body)
+
+
+@pytest.mark.parametrize(
+    ("service", "asked", "state"),
+    [
+        (Service(), ["2"], "unknown"),
+        (Service(idempotent=True), ["1", "2"], "sent"),
+        (Listed(), ["1", "2"], "sent"),
+    ],
+    ids=["plain", "idempotent", "lookup"],
+)
+def test_what_an_earlier_process_was_sending_is_resolved_first(
+    service: Service, asked: list[str], state: ParcelState
+) -> None:
+    async def body(stage: Stage) -> None:
+        await leave_sending(stage, "1")
+        await stage.post("2")
+        await stage.until("2", "sent")
+        assert await stage.state("1") == state and service.asked == asked
+
+    carry(service, body)
+
+
+def test_what_arrived_before_the_kill_is_not_sent_again_where_one_can_ask() -> None:
+    service = Listed()
+    service.there = {"1": "id-1"}
+
+    async def body(stage: Stage) -> None:
+        await leave_sending(stage, "1")
+        assert (await stage.until("1", "sent")).receipt == "id-1"
+        assert service.asked == []
+
+    carry(service, body)
+
+
+def test_an_unknown_outcome_that_is_too_old_is_not_called_dead() -> None:
+    service = Service(idempotent=True)
+
+    async def body(stage: Stage) -> None:
+        await stage.settle()
+        await leave_sending(stage, "1")
+        stage.clock._elapsed_s += 7_200  # the process was down that long
+        await stage.until("1", "unknown")
+        assert service.asked == []
+
+    carry(service, body)
+
+
+def test_a_refused_credential_stops_the_courier_and_the_parcels_wait() -> None:
+    refused = ChannelAuthFailed("token revoked")
+    service = Service(refused)
+
+    async def main() -> None:
+        async with MemoryStore() as store:
+            courier = Courier(service, store.journal, FakeClock())
+            async with store.journal.commit() as unit:
+                unit.post(*(Parcel(k, "r", Address("svc", k), k, 0, 1 << 60) for k in "12"))
+            async with asyncio.timeout(GUARD_S):
+                with pytest.raises(ChannelAuthFailed):
+                    await courier.run()
+            waiting = await store.journal.parcel("1")
+            assert waiting is not None and waiting.state == "pending"
+            service.script.clear()
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(courier.run())  # with a new token
+                async with asyncio.timeout(GUARD_S):
+                    await until(store.journal, "1", "sent")
+                    await until(store.journal, "2", "sent")
+                running.cancel()
+
+    asyncio.run(main())
+
+
+def test_being_told_to_end_it_waits_for_what_is_being_sent() -> None:
+    gate = asyncio.Event()
+    service = Service(gate)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        await stage.until("1", "sending")
+        stage.running.cancel()
+        await stage.settle()
+        assert not stage.running.done()
+        gate.set()
+        await asyncio.wait([stage.running])
+        assert stage.running.cancelled()
+        assert await stage.state("1") == "sent" and await stage.state("2") == "sent"
+
+    carry(service, body)
+
+
+def test_what_is_posted_in_the_last_moment_is_still_sent() -> None:
+    async def body(stage: Stage) -> None:
+        await stage.settle()
+        await stage.post("1")
+        stage.running.cancel()
+        await asyncio.wait([stage.running])
+        assert await stage.state("1") == "sent"
+
+    carry(Service(), body)
+
+
+def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE_S", 0.01)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        await stage.until("1", "sending")
+        stage.running.cancel()
+        await asyncio.wait([stage.running])
+        assert await stage.state("1") == "sending"  # the next start resolves it
+
+    carry(Service(asyncio.Event()), body)
+
+
+def test_a_journal_that_cannot_be_read_tears_nothing_that_is_being_sent() -> None:
+    gate = asyncio.Event()
+    service = Service(gate)
+
+    class Failing(MemoryJournal):
+        fails = False
+
+        async def parcels(
+            self, *states: ParcelState, channel: str | None = None, limit: int | None = None
+        ) -> Any:
+            if self.fails:
+                raise StoreError("the disk is away")
+            return await super().parcels(*states, channel=channel, limit=limit)
+
+    async def main() -> None:
+        async with MemoryStore() as store, asyncio.TaskGroup() as group:
+            journal = Failing.__new__(Failing)
+            journal.__dict__.update(store.journal.__dict__)
+            courier = Courier(service, journal, FakeClock())
+
+            async def run() -> None:
+                with pytest.raises(StoreError):
+                    await courier.run()
+
+            async with asyncio.timeout(GUARD_S), journal.commit() as unit:
+                unit.post(Parcel("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
+            running = group.create_task(run())
+            async with asyncio.timeout(GUARD_S):
+                await until(journal, "1", "sending")
+                await asyncio.sleep(0)
+                journal.fails = True
+                courier.nudge()
+                await asyncio.sleep(0)
+                gate.set()
+                await running
+            sent = await journal.parcel("1")
+            assert sent is not None and sent.state == "sent"
+
+    asyncio.run(main())
+
+
+def test_without_news_it_looks_only_now_and_then() -> None:
+    async def body(stage: Stage) -> None:
+        looks = 0
+        inner = stage.journal.parcels
+
+        async def counted(*states: ParcelState, **asked: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return await inner(*states, **asked)
+
+        stage.courier._journal.parcels = counted  # type: ignore[method-assign] # counts
+        await stage.post("1")
+        await stage.until("1", "sent")
+        await stage.settle()
+        assert looks == 1
+        await stage.clock.advance(LOOK_S - 1)
+        assert looks == 1
+        await stage.clock.advance(1)
+        assert looks == 2
+
+    carry(Service(), body)
+
+
+@pytest.mark.parametrize(
+    ("point", "state", "asked"),
+    [
+        ("deliver.started", "sending", []),
+        ("deliver.answered", "sending", ["1"]),
+        ("deliver.ended", "sent", ["1"]),
+    ],
+)
+def test_each_fault_point_lies_where_its_name_says(
+    point: str, state: ParcelState, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
+    service = Service()
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2")
+        await stage.settle()
+        assert await stage.state("1") == state and service.asked == asked
+        await stage.clock.advance(10)
+        assert await stage.state("2") == "sent"
+        assert await stage.state("1") == ("sent" if state == "sent" else "unknown")
+        assert service.asked == [*asked, "2"]
+
+    carry(service, body)
+
+
+def test_another_accounts_parcels_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service()
+
+    async def body(stage: Stage) -> None:
+        other = Address("svc", "a", account="work")
+        async with stage.journal.commit() as unit:
+            unit.post(Parcel("x", "r", other, "x", START_MS, START_MS + 1_000_000))
+        await stage.post("1")
+        await stage.until("1", "sent")
+        await stage.settle()
+        assert service.asked == ["1"] and await stage.state("x") == "pending"
+
+    with caplog.at_level(logging.WARNING):
+        carry(service, body)
+    assert caplog.text == ""

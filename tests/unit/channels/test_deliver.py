@@ -1,0 +1,329 @@
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.channels.base import Capabilities, Channel, Receipt, Receive
+from homarus.channels.chunk import measure
+from homarus.channels.deliver import NOTICE_MS, TTL_MS, Delivery, pack, unknown_notice
+from homarus.channels.intake import Intake
+from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, UserError
+from homarus.core.message import Address, Inbound, Outbound
+from homarus.core.retry import Backoff
+from homarus.store.journal import Acceptance, Accepted, Cursor, Parcel
+from homarus.testing.clock import START_MS, FakeClock
+from homarus.testing.fakes import ListChannel
+from homarus.testing.memory_journal import MemoryJournal
+from homarus.testing.memory_store import MemoryStore
+
+GUARD_S = 30.0
+CHAT = Address("svc", "chat")
+UNITS = ("utf16", "codepoint", "byte")
+
+
+def message(message_id: str = "1", chat: str = "chat") -> Inbound:
+    return Inbound(message_id, Address("svc", chat), "person", f"question {message_id}")
+
+
+class Service:
+    """A channel that hands over a list, then lives on; sends fail as scripted."""
+
+    account = "default"
+
+    def __init__(self, *inbound: Inbound, name: str = "svc", idempotent: bool = False) -> None:
+        self.name, self.capabilities = name, Capabilities(idempotent=idempotent)
+        self.inbound = inbound
+        self.starts = 0
+        self.handed: list[str] = []
+        self.run_trouble: list[Exception] = []
+        self.send_trouble: list[Exception] = []
+        self.sent: list[Outbound] = []
+        self.connected = False
+
+    async def run(self, receive: Receive) -> None:
+        self.starts += 1
+        if self.run_trouble:
+            raise self.run_trouble.pop(0)
+        self.connected = True
+        try:
+            for one in self.inbound:
+                await receive(one)
+                self.handed.append(one.id)
+            await asyncio.Event().wait()
+        finally:
+            self.connected = False
+
+    async def send(self, message: Outbound) -> Receipt:
+        await asyncio.sleep(0)
+        assert self.connected
+        if self.send_trouble:
+            raise self.send_trouble.pop(0)
+        self.sent.append(message)
+        return Receipt(str(len(self.sent)))
+
+
+class TightJournal(MemoryJournal):
+    """Finds the disk full as often as it is told."""
+
+    full = 0
+
+    async def accept(
+        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+    ) -> Acceptance:
+        if self.full:
+            self.full -= 1
+            raise DiskFull("no room")
+        return await super().accept(session, inbound, at_ms=at_ms, cursor=cursor)
+
+
+@dataclass
+class Stage:
+    """Channels at work over a journal in memory; every message is answered by its text."""
+
+    journal: TightJournal
+    clock: FakeClock
+    delivery: Delivery
+    running: asyncio.Task[None]
+
+    async def settle(self) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+
+def at_work(
+    channels: Sequence[Channel], body: Callable[[Stage], Awaitable[None]], *, full: int = 0
+) -> None:
+    @asynccontextmanager
+    async def stage() -> Any:
+        async with MemoryStore() as store, asyncio.TaskGroup() as group:
+            journal = TightJournal.__new__(TightJournal)
+            journal.__dict__.update(store.journal.__dict__)
+            journal.full = full
+            clock = FakeClock()
+            restart = Backoff(first_s=10, factor=1, jitter=0)
+            delivery = Delivery(journal, channels, clock, restart=restart)
+
+            async def answer(session: str, row: Accepted) -> None:
+                assert row.inbound is not None
+                parcels = delivery.pack(row.inbound, row.id, f"answer to {row.inbound.text}")
+                lease_name = f"session:{session}"
+                async with journal.lease(lease_name) as lease, journal.commit() as unit:
+                    unit.start([row.id], lease, run=row.id)
+                    unit.settle([row.id], lease, "answered", at_ms=0)
+                    unit.post(*parcels)
+                delivery.nudge()
+
+            def put(session: str, row: Accepted) -> None:
+                group.create_task(answer(session, row))
+
+            intake = Intake(journal, clock, route=lambda one: one.address.chat, put=put)
+            running = group.create_task(delivery.run(intake))
+            yield Stage(journal, clock, delivery, running)
+            running.cancel()
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), stage() as made:
+            await made.settle()
+            await body(made)
+
+    asyncio.run(main())
+
+
+@given(st.text(), st.integers(1, 50), st.sampled_from(UNITS))
+def test_a_reply_is_packed_in_parts_that_fit_and_lose_no_word(
+    text: str, limit: int, unit: Any
+) -> None:
+    parcels = pack("run", text, CHAT, Capabilities(limit, unit), at_ms=5, first=2)
+    assert [one.id for one in parcels] == [f"run:{n}" for n in range(2, 2 + len(parcels))]
+    assert all(one.text.strip() for one in parcels)
+    for one in parcels:
+        assert measure(one.text, unit) <= limit or len(one.text) == 1
+        assert (one.run, one.address, one.at_ms, one.expires_ms) == ("run", CHAT, 5, 5 + TTL_MS)
+    if "`" not in text and "~" not in text:  # a fence that is cut is closed and opened again
+        kept = "".join("".join(one.text.split()) for one in parcels)
+        assert kept == "".join(text.replace("\0", "\ufffd").split())
+
+
+def test_half_a_surrogate_pair_in_a_reply_does_not_stop_it() -> None:
+    (parcel,) = pack("r", "a\ud83db\0", CHAT, Capabilities(), at_ms=0)
+    assert parcel.text == "a\ufffdb\ufffd"
+
+
+def test_a_blank_reply_is_nothing_to_carry() -> None:
+    assert pack("r", " \n\t ", CHAT, Capabilities(), at_ms=0) == []
+
+
+def test_a_notice_is_one_parcel_with_one_id_and_not_for_old_stories() -> None:
+    unknown = [
+        Parcel(f"r{n}:0", f"r{n}", CHAT, "words", START_MS + n, START_MS + n, "unknown")
+        for n in (1, 2)
+    ]
+    (notice,) = unknown_notice(unknown, at_ms=START_MS + 10)
+    assert notice.id == "r2:notice" and notice.address == CHAT
+    assert "words" not in notice.text and "svc" in notice.text
+    assert unknown_notice(unknown, at_ms=START_MS + 5 + NOTICE_MS) == []
+    assert unknown_notice([], at_ms=0) == []
+
+
+def test_a_message_is_received_answered_and_delivered() -> None:
+    channel = ListChannel([Inbound("1", Address("list", "c"), "person", "hello")])
+
+    async def body(stage: Stage) -> None:
+        (row,) = await stage.journal.rows("answered")
+        (sent,) = channel.sent
+        assert (sent.address.chat, sent.text) == ("c", "answer to hello")
+        assert sent.key == f"{row.id}:0"
+        (parcel,) = await stage.journal.parcels("sent")
+        assert parcel.receipt == "1"
+
+    at_work([channel], body)
+
+
+def test_a_reply_to_somebody_no_channel_reaches_is_nothing_to_carry() -> None:
+    async def body(stage: Stage) -> None:
+        nobody = Inbound("1", Address("webchat", "c"), "person", "hello")
+        assert stage.delivery.pack(nobody, "r", "reply") == []
+
+    at_work([ListChannel()], body)
+
+
+def test_two_channels_of_one_name_and_account_are_refused() -> None:
+    async def main() -> None:
+        async with MemoryStore() as store:
+            with pytest.raises(UserError, match="two channels are called list:default"):
+                Delivery(store.journal, [ListChannel(), ListChannel()], FakeClock())
+
+    asyncio.run(main())
+
+
+def test_while_nothing_can_be_kept_the_channel_starts_over_and_reads_it_again() -> None:
+    service = Service(message())
+
+    async def body(stage: Stage) -> None:
+        assert service.starts == 1 and service.handed == [] and service.sent == []
+        await stage.clock.advance(9)
+        assert service.starts == 1  # no busy loop
+        await stage.clock.advance(1)
+        assert service.starts == 2 and service.handed == []
+        await stage.clock.advance(10)
+        await stage.settle()
+        assert service.handed == ["1"]
+        assert [one.text for one in service.sent] == ["answer to question 1"]
+
+    at_work([service], body, full=2)
+
+
+def test_a_channel_that_fails_is_started_again_and_others_do_not_notice() -> None:
+    broken, sound = Service(message()), Service(message("2"), name="other")
+    sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
+    broken.run_trouble = [ChannelError("connection lost"), KeyError("a bug")]
+
+    async def body(stage: Stage) -> None:
+        assert [one.text for one in sound.sent] == ["answer to two"] and broken.sent == []
+        await stage.clock.advance(20)
+        await stage.settle()
+        assert broken.starts == 3 and len(broken.sent) == 1 and sound.starts == 1
+
+    at_work([broken, sound], body)
+
+
+@pytest.mark.parametrize("place", ["run_trouble", "send_trouble"])
+def test_a_refused_credential_stops_its_channel_alone_and_is_told(
+    place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused, sound = Service(message()), Service(name="other")
+    sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
+    getattr(refused, place).append(ChannelAuthFailed("token revoked", fix="make a new one"))
+
+    async def body(stage: Stage) -> None:
+        await stage.clock.advance(1_000)
+        await stage.settle()
+        assert refused.starts == 1 and refused.sent == [] and not refused.connected
+        problems = {line.name: line.problem for line in stage.delivery.lines}
+        assert problems == {
+            "svc:default": "token revoked (make a new one)",
+            "other:default": "",
+        }
+        assert len(sound.sent) == 1
+        waiting = await stage.journal.parcels("pending")
+        assert len(waiting) == (1 if place == "send_trouble" else 0)
+
+    at_work([refused, sound], body)
+    assert "channel svc:default stopped: token revoked" in caplog.text
+
+
+def test_a_chat_is_told_once_that_an_earlier_reply_may_be_missing() -> None:
+    service = Service(message("1"))
+    service.send_trouble = [ChannelError("no answer")]
+
+    async def body(stage: Stage) -> None:
+        assert service.sent == []
+        for number in itertools.count(2):
+            inbound = message(str(number), chat="chat" if number < 4 else "elsewhere")
+            parcels = stage.delivery.pack(inbound, f"run{number}", f"reply {number}")
+            async with stage.journal.commit() as unit:
+                unit.post(*parcels)
+            if number == 4:
+                break
+        stage.delivery.nudge()
+        await stage.settle()
+        texts = [one.text for one in service.sent if one.address.chat == "chat"]
+        assert len(texts) == 3 and texts[1:] == ["reply 2", "reply 3"]
+        assert "whether an earlier reply of mine arrived" in texts[0]
+        assert "question" not in texts[0] and "answer" not in texts[0]
+        others = [one.text for one in service.sent if one.address.chat == "elsewhere"]
+        assert others == ["reply 4"]
+
+    at_work([service], body)
+
+
+def test_what_was_unknown_before_this_start_is_told_too_unless_it_was_tried_again() -> None:
+    service = Service()
+
+    async def main() -> None:
+        async with MemoryStore() as store:
+            clock, journal = FakeClock(), store.journal
+            for run, chat in (("r1", "chat"), ("r2", "other")):
+                parcel = Parcel(f"{run}:0", run, replace(CHAT, chat=chat), "w", START_MS, 1 << 60)
+                async with journal.lease("x") as lease, journal.commit() as unit:
+                    unit.post(parcel)
+                    unit.send_started(parcel.id, lease)
+                    unit.send_ended(parcel.id, lease, "unknown", why="no answer")
+            delivery = Delivery(journal, [service], clock)
+            intake = Intake(journal, clock, route=lambda _: "s", put=lambda *_: None)
+            async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
+                running = group.create_task(delivery.run(intake))
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                assert await journal.retry("r2:0", at_ms=START_MS)
+                delivery.nudge()
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                assert [one.key for one in service.sent] == ["r2:0"]
+                told = delivery.pack(message(), "r3", "reply")
+                assert [one.id for one in told] == ["r1:notice", "r3:0"]
+                silent = delivery.pack(message(chat="other"), "r4", "reply")
+                assert [one.id for one in silent] == ["r4:0"]
+                running.cancel()
+
+    asyncio.run(main())
+
+
+def test_at_the_end_the_channel_stays_connected_until_what_is_due_is_sent() -> None:
+    service = Service()
+
+    async def body(stage: Stage) -> None:
+        async with stage.journal.commit() as unit:
+            unit.post(*stage.delivery.pack(message(), "r", "the last word"))
+        stage.running.cancel()
+        await asyncio.wait([stage.running])
+        assert [one.text for one in service.sent] == ["the last word"]
+        assert not service.connected
+
+    at_work([service], body)

@@ -1,0 +1,247 @@
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from homarus.channels.base import Receive
+from homarus.channels.intake import Intake
+from homarus.core import faults
+from homarus.core.errors import DiskFull
+from homarus.core.message import Address, Inbound
+from homarus.store.journal import Acceptance, Accepted, Cursor
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import ListChannel
+from homarus.testing.memory_journal import MemoryJournal
+from homarus.testing.memory_store import MemoryStore
+
+GUARD_S = 30.0
+
+
+def message(message_id: str = "1", text: str = "hello") -> Inbound:
+    return Inbound(message_id, Address("list", "chat"), "person", text)
+
+
+@dataclass
+class Stage:
+    """An intake over a journal in memory, and what it did."""
+
+    journal: MemoryJournal
+    receive: Receive
+    intake: Intake
+    put: list[Accepted] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+class GatedJournal(MemoryJournal):
+    """Its `accept` waits to be let through, and can find the disk full."""
+
+    gate: asyncio.Event
+    full = False
+
+    async def accept(
+        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+    ) -> Acceptance:
+        await self.gate.wait()
+        if self.full:
+            raise DiskFull("no room")
+        return await super().accept(session, inbound, at_ms=at_ms, cursor=cursor)
+
+
+def gated(store: MemoryStore) -> GatedJournal:
+    journal = GatedJournal.__new__(GatedJournal)
+    journal.__dict__.update(store.journal.__dict__)
+    journal.gate = asyncio.Event()
+    return journal
+
+
+def on_stage(body: Callable[[Stage], Awaitable[None]]) -> None:
+    @asynccontextmanager
+    async def stage() -> Any:
+        async with MemoryStore() as store:
+            journal = gated(store)
+            journal.gate.set()
+            rows: list[Accepted] = []
+            events: list[str] = []
+
+            def put(session: str, row: Accepted) -> None:
+                assert session == row.session
+                rows.append(row)
+                events.append("put")
+
+            intake = Intake(
+                journal, FakeClock(), route=lambda one: f"agent:main:{one.address.chat}", put=put
+            )
+            async with intake.opened():
+                yield Stage(journal, intake.receiver(ListChannel()), intake, rows, events)
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), stage() as made:
+            await body(made)
+
+    asyncio.run(main())
+
+
+def test_a_message_is_in_the_journal_with_its_cursor_when_receive_returns() -> None:
+    async def body(stage: Stage) -> None:
+        assert await stage.receive.cursor() is None
+        await stage.receive(message(), {"offset": 8})
+        (row,) = await stage.journal.rows("accepted")
+        assert (row.session, row.message_id, row.inbound) == ("agent:main:chat", "1", message())
+        assert await stage.receive.cursor() == {"offset": 8}
+        await stage.settle()
+        assert [one.id for one in stage.put] == [row.id]
+
+    on_stage(body)
+
+
+def test_the_service_is_told_after_the_message_is_kept_and_before_it_is_answered() -> None:
+    async def body(stage: Stage) -> None:
+        async def acknowledge() -> None:
+            assert await stage.journal.rows("accepted")
+            await asyncio.sleep(0)
+            stage.events.append("told")
+
+        await stage.receive(message(), None, acknowledge)
+        await stage.settle()
+        assert stage.events == ["told", "put"]
+
+    on_stage(body)
+
+
+def test_the_same_message_a_hundred_times_is_answered_once_and_counted() -> None:
+    async def body(stage: Stage) -> None:
+        for offset in range(100):
+            await stage.receive(message(), {"offset": offset})
+        await stage.settle()
+        assert len(stage.put) == 1
+        (row,) = await stage.journal.rows()
+        assert row.duplicates == 99
+        assert await stage.receive.cursor() == {"offset": 99}  # or it would be read for ever
+
+    on_stage(body)
+
+
+def test_the_same_message_from_many_readers_at_once_is_answered_once() -> None:
+    async def body(stage: Stage) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(50):
+                group.create_task(_receive(stage.receive, message()))
+        await stage.settle()
+        assert len(stage.put) == 1
+
+    on_stage(body)
+
+
+def test_an_id_with_other_words_is_parked_and_said_aloud(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(stage: Stage) -> None:
+        await stage.receive(message(text="one"))
+        await stage.receive(message(text="two"))
+        await stage.settle()
+        assert [row.preview for row in stage.put] == ["one"]
+        (parked,) = await stage.journal.rows("parked")
+        assert parked.inbound and parked.inbound.text == "two"
+
+    with caplog.at_level(logging.WARNING):
+        on_stage(body)
+    assert "with other words" in caplog.text and "inbox --stuck" in caplog.text
+
+
+def test_what_cannot_be_kept_is_neither_acknowledged_nor_answered() -> None:
+    async def body(stage: Stage) -> None:
+        assert isinstance(stage.journal, GatedJournal)
+        stage.journal.full = True
+
+        async def acknowledge() -> None:
+            stage.events.append("told")
+
+        with pytest.raises(DiskFull):
+            await stage.receive(message(), {"offset": 2}, acknowledge)
+        await stage.settle()
+        assert stage.events == [] and await stage.receive.cursor() is None
+        stage.journal.full = False
+        await stage.receive(message(), {"offset": 2}, acknowledge)
+        await stage.settle()
+        assert stage.events == ["told", "put"]
+
+    on_stage(body)
+
+
+def test_a_channel_that_is_stopped_while_a_message_is_kept_does_not_take_it_along() -> None:
+    async def body(stage: Stage) -> None:
+        assert isinstance(stage.journal, GatedJournal)
+        stage.journal.gate.clear()
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(_receive(stage.receive, message()))
+            await stage.settle()
+            reading.cancel()
+        assert stage.put == []
+        stage.journal.gate.set()
+        await stage.settle()
+        assert len(stage.put) == 1
+        await stage.receive(message())  # the service offers it again
+        await stage.settle()
+        assert len(stage.put) == 1
+
+    on_stage(body)
+
+
+def test_a_message_whose_service_could_not_be_told_is_answered() -> None:
+    async def body(stage: Stage) -> None:
+        async def acknowledge() -> None:
+            raise ConnectionError("gone")
+
+        with pytest.raises(ConnectionError):
+            await stage.receive(message(), None, acknowledge)
+        await stage.settle()
+        assert len(stage.put) == 1
+
+    on_stage(body)
+
+
+def test_after_closing_messages_are_kept_and_wait_for_the_next_start() -> None:
+    async def body(stage: Stage) -> None:
+        stage.intake.close()
+        await stage.receive(message())
+        await stage.settle()
+        assert stage.put == [] and len(await stage.journal.rows("accepted")) == 1
+
+    on_stage(body)
+
+
+@pytest.mark.parametrize(
+    ("point", "kept", "told"),
+    [("intake.read", 0, []), ("intake.accepted", 1, []), ("intake.acknowledged", 1, ["told"])],
+)
+def test_each_fault_point_lies_where_its_name_says(
+    point: str, kept: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
+
+    async def body(stage: Stage) -> None:
+        async def acknowledge() -> None:
+            stage.events.append("told")
+
+        with pytest.raises(faults.Injected):
+            await stage.receive(message(), None, acknowledge)
+        assert len(await stage.journal.rows()) == kept
+        assert stage.events == told  # and no answer has begun
+        await stage.settle()
+        assert len(stage.put) == kept  # a fault that is survived leaves nothing behind
+
+    on_stage(body)
+
+
+async def _receive(
+    receive: Receive, inbound: Inbound, cursor: Mapping[str, Any] | None = None
+) -> None:
+    await receive(inbound, cursor)

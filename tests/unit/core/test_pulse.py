@@ -1,0 +1,82 @@
+"""The loop's pulse: how late it runs, and where it stood when it did not run at all."""
+
+import asyncio
+import logging
+import threading
+import time
+
+import pytest
+
+from homarus.core import pulse
+from homarus.core.pulse import Pulse
+
+
+def block_until(told: threading.Event) -> None:
+    """What nobody should do on the loop."""
+    assert told.wait(60)
+
+
+def test_a_blocked_loop_is_told_with_its_stack_and_health_is_red(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    found = Pulse(tick_s=0.01, limit_s=0.05, stalled=told.set)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(found.run())
+            await asyncio.sleep(0)
+            block_until(told)
+            while found.max_ms < 50:  # noqa: ASYNC110 - the next tick measures it
+                await asyncio.sleep(0.01)
+            assert found.is_red
+            running.cancel()
+
+    asyncio.run(main())
+    assert found.stalls >= 1
+    assert found.max_ms >= found.p99_ms > 0
+    assert "the event loop has been blocked for" in caplog.text
+    assert "in block_until" in caplog.text
+    monkeypatch.setattr(pulse, "RED_S", 0.0)
+    later_s = time.monotonic() + 3_600
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+    assert not found.is_red
+
+
+def test_a_standstill_is_told_once() -> None:
+    told = list[str]()
+    seen = threading.Semaphore(0)
+    found = Pulse(tick_s=0.005, limit_s=0.02, stalled=lambda: told.append("told"))
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(found.run())
+            await asyncio.sleep(0)
+            while not told:
+                seen.acquire(timeout=0.001)
+            for _ in range(40):
+                seen.acquire(timeout=0.005)  # the thread looks many times more
+            running.cancel()
+
+    asyncio.run(main())
+    assert told == ["told"] and found.stalls == 1
+
+
+def test_a_loop_that_runs_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    found = Pulse(tick_s=0.001, limit_s=30)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(found.run())
+            while len(found._lags_s) < 20:  # noqa: ASYNC110 - twenty ticks
+                await asyncio.sleep(0)
+            running.cancel()
+
+    asyncio.run(main())
+    assert (found.stalls, found.is_red, caplog.records) == (0, False, [])
+    assert not [one for one in threading.enumerate() if one.name == "pulse"]
+
+
+def test_without_a_tick_there_are_no_figures() -> None:
+    assert (Pulse().p99_ms, Pulse().max_ms) == (0.0, 0.0)

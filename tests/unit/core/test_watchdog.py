@@ -1,0 +1,216 @@
+"""Work that will not stop is given up, with its stack in the log, and its lane is free."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import RunStuck
+from homarus.core.lanes import Lanes
+from homarus.core.watchdog import Watchdog, describe_task
+
+GRACE_S = 0.05
+
+
+async def stubborn(stop: asyncio.Event) -> str:
+    """A tool that swallows its cancellation, until it is told in another way."""
+    while not stop.is_set():
+        try:
+            await stop.wait()
+        except asyncio.CancelledError:
+            continue
+    return "at last"
+
+
+class Crew:
+    """A run with two lanes around stubborn work, as the runner does it."""
+
+    def __init__(self) -> None:
+        self.dog, self.lanes, self.stop = Watchdog(), Lanes({"main": 1}), asyncio.Event()
+        self.scope: asyncio.Timeout | None = None
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, str]]) -> str:
+        async with (
+            self.lanes.enter("session:a"),
+            asyncio.timeout(None) as self.scope,
+            self.lanes.enter("main"),
+        ):
+            return await self.dog.bounded("run a", work, self.scope, grace_s=GRACE_S)
+
+    def strike(self) -> None:
+        assert self.scope
+        self.scope.reschedule(0)
+
+    async def enter_both(self) -> None:
+        async with asyncio.timeout(30), self.lanes.enter("session:a", "main"):
+            pass
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_work_that_ends_gives_its_result_or_its_error() -> None:
+    async def main() -> None:
+        crew = Crew()
+
+        async def fine() -> str:
+            return "done"
+
+        async def broken() -> str:
+            raise ZeroDivisionError
+
+        assert await crew.run(fine) == "done"
+        with pytest.raises(ZeroDivisionError):
+            await crew.run(broken)
+        assert (crew.dog.stuck, crew.dog.left) == (0, 0)
+
+    asyncio.run(main())
+
+
+def test_work_that_heeds_the_deadline_is_a_timeout() -> None:
+    async def main() -> None:
+        crew = Crew()
+
+        async def slow() -> str:
+            crew.strike()
+            await asyncio.Event().wait()
+            return ""
+
+        with pytest.raises(TimeoutError):
+            await crew.run(slow)
+        assert crew.dog.stuck == 0
+        await crew.enter_both()
+
+    asyncio.run(main())
+
+
+def test_work_that_needs_a_moment_to_stop_gets_it() -> None:
+    async def main() -> None:
+        crew, cleaned = Crew(), list[str]()
+
+        async def tidy() -> str:
+            crew.strike()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                cleaned.append("yes")
+            return ""
+
+        with pytest.raises(TimeoutError):
+            await crew.run(tidy)
+        assert cleaned == ["yes"]
+
+    asyncio.run(main())
+
+
+def test_what_will_not_stop_is_given_up_and_its_lanes_are_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        crew = Crew()
+
+        async def tools() -> str:
+            async with asyncio.TaskGroup() as group:  # as the loop runs its calls
+                call = group.create_task(stubborn(crew.stop), name="tool hang")
+            return call.result()
+
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(_expect_stuck(crew, tools))
+            await settle()
+            assert [one.who for one in crew.lanes.holders("main")]
+            crew.strike()
+            await running
+            await crew.enter_both()
+            assert (crew.dog.stuck, crew.dog.left) == (1, 1)
+            crew.stop.set()
+            await settle()
+        assert (crew.dog.stuck, crew.dog.left) == (1, 0)
+
+    asyncio.run(main())
+    told = caplog.records[0].getMessage()
+    assert "run a did not stop within 0.05 s and is given up" in told
+    assert "task tool hang" in told
+    assert "await stop.wait()" in told, "the line where it hangs"
+    assert "run a ended after it was given up" in caplog.records[1].getMessage()
+
+
+async def _expect_stuck(crew: Crew, work: Callable[[], Coroutine[Any, Any, str]]) -> None:
+    with pytest.raises(RunStuck, match="run a was told to stop"):
+        await crew.run(work)
+
+
+@pytest.mark.parametrize("deadline_first", [False, True])
+def test_the_end_of_the_program_stays_the_end_of_the_program(*, deadline_first: bool) -> None:
+    async def main() -> None:
+        crew, after = Crew(), list[str]()
+
+        async def run() -> None:
+            await crew.run(lambda: stubborn(crew.stop))
+            after.append("went on")
+
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            task = group.create_task(run())
+            await settle()
+            if deadline_first:
+                crew.strike()
+                await settle()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled() and after == []
+            assert crew.dog.left == 1
+            await crew.enter_both()
+            crew.stop.set()
+            await settle()
+
+    asyncio.run(main())
+
+
+def test_what_was_given_up_does_not_keep_the_program_from_ending() -> None:
+    async def main() -> tuple[Crew, list[asyncio.Task[str]]]:
+        crew, kept = Crew(), list[asyncio.Task[str]]()
+
+        async def tools() -> str:
+            async with asyncio.TaskGroup() as group:
+                kept.append(group.create_task(stubborn(crew.stop)))
+            return ""
+
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(_expect_stuck(crew, tools))
+            await settle()
+            crew.strike()
+            await running
+        Watchdog().let_go()
+        crew.dog.let_go()
+        return crew, kept
+
+    with asyncio.Runner() as runner:
+        crew, kept = runner.run(main())  # hangs, as long as it is waited for
+        runner.get_loop().call_soon(crew.stop.set)
+        runner.run(asyncio.wait(kept))
+        runner.run(settle())
+        assert kept[0].result() == "at last" and crew.dog.left == 0
+
+
+def test_a_task_is_described_from_its_start_to_where_it_waits() -> None:
+    async def main() -> None:
+        never = asyncio.Event()
+
+        async def inner() -> None:
+            await never.wait()
+
+        async def outer() -> None:
+            await inner()
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(outer(), name="deep")
+            await settle()
+            told = describe_task(task)
+            never.set()
+        assert told.startswith("task deep\n")
+        assert told.index("in outer") < told.index("in inner") < told.index("in wait")
+
+    asyncio.run(main())

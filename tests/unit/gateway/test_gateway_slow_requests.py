@@ -1,0 +1,167 @@
+"""Clients that open a connection and do not come to the point, on raw sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from homarus.gateway.http import Listener, Plain, Site, open_sockets
+from homarus.gateway.listen import Listen
+from tests.unit.gateway.stage import PORT, Stage, play
+
+WAIT_S = 30.0
+GET = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\n".encode()
+
+
+class Client:
+    """A socket and no manners."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def read(self, until: bytes) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            return await self._reader.readuntil(until)
+
+    async def rest(self) -> bytes:
+        """What comes until the other end closes; it must."""
+        async with asyncio.timeout(WAIT_S):
+            try:
+                return await self._reader.read()
+            except ConnectionError:
+                return b""
+
+    async def drip(self, piece: bytes) -> bytes:
+        """Send a piece again and again until the other end closes; what it said."""
+        async with asyncio.TaskGroup() as group:
+            ended = group.create_task(self.rest())
+            while not ended.done():
+                try:
+                    await self.send(piece)
+                except ConnectionError:
+                    break
+                await asyncio.wait([ended], timeout=0.01)
+            return await ended
+
+
+@asynccontextmanager
+async def visit(stage: Stage) -> AsyncIterator[Client]:
+    sockets = open_sockets(Listen("127.0.0.1", 0))
+    listener = Listener(Site(stage.gateway), sockets)
+    await listener.start()
+    try:
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+    finally:
+        await listener.stop()
+
+
+def scene(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Client], Awaitable[None]],
+    patience_s: float = 0.3,
+) -> None:
+    monkeypatch.setattr(Plain, "patience_s", patience_s)
+
+    async def play_it(stage: Stage) -> None:
+        async with visit(stage) as client:
+            await act(client)
+
+    play(folder, play_it)
+
+
+def test_who_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(client: Client) -> None:
+        assert await client.rest() == b""
+
+    scene(tmp_path, monkeypatch, act)
+
+
+@pytest.mark.parametrize("begin", [b"", GET, b"GET / HTTP/1.1\r\n"])
+def test_who_drips_a_header_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: bytes
+) -> None:
+    async def act(client: Client) -> None:
+        await client.send(begin)
+        assert b"200 OK" not in await client.drip(b"x")
+
+    scene(tmp_path, monkeypatch, act)
+
+
+def test_an_endless_header_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: Client) -> None:
+        sent = 0
+        with suppress(ConnectionError):
+            await client.send(GET)
+            while sent < 100_000_000:
+                await client.send(b"X-More: " + b"y" * 8_000 + b"\r\n")
+                sent += 8_000
+        assert sent < 20_000_000, "nobody stopped it"
+
+    scene(tmp_path, monkeypatch, act, patience_s=WAIT_S * 2)
+
+
+def test_who_drips_a_body_nobody_asked_for_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: Client) -> None:
+        await client.send(GET + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert b"200 OK" in await client.drip(b"1\r\nx\r\n")
+
+    scene(tmp_path, monkeypatch, act)
+
+
+def test_the_second_request_of_a_connection_has_no_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: Client) -> None:
+        await client.send(GET + b"\r\n")
+        assert b"200 OK" in await client.read(b"}")
+        await client.send(b"GET / HT")
+        assert await client.drip(b"x") == b""
+
+    scene(tmp_path, monkeypatch, act)
+
+
+def test_a_websocket_that_was_opened_in_time_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade = (
+        b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+    )
+
+    async def act(client: Client) -> None:
+        await client.send(GET.replace(b"/health", b"/") + upgrade)
+        assert b"101" in await client.read(b"\r\n\r\n")
+        assert b"connect.challenge" in await client.read(b"}")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0):  # more than the time for a request
+                await client._reader.readexactly(1_000)
+
+    scene(tmp_path, monkeypatch, act)
+
+
+def test_a_client_that_is_slow_but_in_time_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: Client) -> None:
+        for byte in GET + b"\r\n":
+            await client.send(bytes([byte]))
+        assert b"200 OK" in await client.read(b"}")
+
+    scene(tmp_path, monkeypatch, act, patience_s=WAIT_S)

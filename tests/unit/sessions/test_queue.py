@@ -1,0 +1,140 @@
+"""Queue rules: which settings hold, who goes when there is no room, what a model is told."""
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.schema import Queue
+from homarus.core.errors import UserError
+from homarus.sessions.directives import QueueSetting, extract_queue
+from homarus.sessions.queue import (
+    COLLECTED,
+    FIELDS,
+    MAX_LINE_CHARS,
+    QueueSettings,
+    collect_prompt,
+    describe,
+    make_room,
+    obey,
+    resolve,
+    summary_line,
+    summary_prompt,
+)
+from homarus.sessions.session import Session
+from homarus.testing.clock import FakeClock
+from homarus.testing.memory_store import MemoryStore
+
+CONFIG = Queue.model_validate(
+    {
+        "mode": "followup",
+        "byChannel": {"telegram": "steer+backlog", "matrix": "queue"},
+        "debounceMs": 10,
+        "debounceMsByChannel": {"telegram": 20},
+        "cap": 5,
+        "drop": "new",
+    }
+)
+
+
+def test_where_nothing_is_said_the_defaults_hold() -> None:
+    assert resolve(Queue()) == QueueSettings("collect", 1_000, 20, "summarize")
+
+
+def test_the_nearest_word_wins() -> None:
+    inline = extract_queue("/queue interrupt debounce:2s cap:1 drop:summarize")[1]
+    entry = {"queueMode": "collect", "queueDebounceMs": 30, "queueCap": 7, "queueDrop": "old"}
+    assert resolve(CONFIG) == QueueSettings("followup", 10, 5, "new")
+    assert resolve(CONFIG, channel=" Telegram ").mode == "steer-backlog"
+    assert resolve(CONFIG, channel="telegram", usual_debounce_ms=15).debounce_ms == 20
+    assert resolve(CONFIG, channel="irc", usual_debounce_ms=15).debounce_ms == 15
+    assert resolve(CONFIG, channel="matrix").mode == "followup"
+    assert resolve(CONFIG, channel="telegram", entry=entry) == QueueSettings(
+        "collect", 30, 7, "old"
+    )
+    both = resolve(CONFIG, channel="telegram", entry=entry, inline=inline)
+    assert both == QueueSettings("interrupt", 2_000, 1, "summarize")
+
+
+def test_nothing_is_a_debounce_and_not_an_absence_of_one() -> None:
+    assert resolve(CONFIG, entry={"queueDebounceMs": 0}).debounce_ms == 0
+    inline = QueueSetting(debounce_ms=extract_queue("/queue debounce:0")[1].debounce_ms)  # type: ignore[union-attr]  # a directive is there
+    assert resolve(CONFIG, inline=inline).debounce_ms == 0
+
+
+@pytest.mark.parametrize("value", [None, True, "3", -1, math.nan, math.inf, [], {}, 0.5])
+def test_what_no_number_is_in_a_session_entry_is_passed_over(value: object) -> None:
+    entry = {"queueMode": value, "queueCap": value, "queueDrop": value}
+    assert resolve(CONFIG, entry=entry) == resolve(CONFIG)
+
+
+@pytest.mark.parametrize("text", ["/queue bogus", "/queue cap:0 drop:some debounce:soon"])
+def test_words_that_mean_nothing_leave_the_settings(text: str) -> None:
+    assert resolve(CONFIG, inline=extract_queue(text)[1]) == resolve(CONFIG)
+
+
+@given(st.lists(st.integers()), st.integers(1, 30), st.sampled_from(["old", "new", "summarize"]))
+def test_after_making_room_there_is_room(waiting: list[int], cap: int, drop: str) -> None:
+    room = make_room(waiting, cap, drop)  # type: ignore[arg-type]  # one of the three
+    assert [*room.gone, *room.kept] == waiting
+    assert len(room.kept) < cap or not room.takes
+    assert room.takes or (drop == "new" and len(waiting) >= cap)
+
+
+@given(st.text())
+def test_a_summary_line_is_one_short_line(text: str) -> None:
+    line = summary_line(text)
+    assert len(line) <= MAX_LINE_CHARS and len(line.splitlines()) <= 1
+
+
+def test_the_prompts_read_as_documented() -> None:
+    assert summary_prompt(0, []) == ""
+    lost = summary_prompt(2, ["a", "b"])
+    assert lost == "[Queue overflow] Dropped 2 messages due to cap.\nSummary:\n- a\n- b"
+    asked = collect_prompt(["one", "two"], lost)
+    assert asked == f"{COLLECTED}\n\n{lost}\n\n---\nQueued #1\none\n\n---\nQueued #2\ntwo"
+
+
+def test_settings_are_described_in_the_words_that_set_them() -> None:
+    settings = QueueSettings("steer", 1_500, 3, "old")
+    text, found = extract_queue(f"/queue {describe(settings)}")
+    assert text == ""
+    assert resolve(Queue(), inline=found) == settings
+
+
+def changed(*lines: str) -> tuple[list[str], dict[str, object]]:
+    """What a session answers to `/queue` said several times, and what its entry says then."""
+
+    async def main() -> tuple[list[str], dict[str, object]]:
+        session = await Session.load(MemoryStore(), FakeClock(), "agent:main:main", "main")
+        told = [await obey(session, CONFIG, line, channel="irc") for line in lines]
+        kept = {name: session.record.data[name] for name in FIELDS if name in session.record.data}
+        return told, kept
+
+    return asyncio.run(main())
+
+
+def test_a_session_is_told_its_settings_and_keeps_those_it_is_given() -> None:
+    told, kept = changed("", "collect debounce:2s", "cap:3", "")
+    assert told[0] == "Queue: followup debounce:10ms cap:5 drop:new"
+    assert told[1] == "Queue: collect debounce:2000ms cap:5 drop:new (set for this session)"
+    assert told[3] == "Queue: collect debounce:2000ms cap:3 drop:new (set for this session)"
+    assert kept == {"queueMode": "collect", "queueDebounceMs": 2_000, "queueCap": 3}
+
+
+@pytest.mark.parametrize("word", ["reset", "default", "CLEAR"])
+def test_a_session_forgets_its_settings(word: str) -> None:
+    told, kept = changed("steer debounce:1s cap:2 drop:old", word)
+    assert told[1] == "Queue: followup debounce:10ms cap:5 drop:new"
+    assert kept == {}
+
+
+@pytest.mark.parametrize(
+    "args", ["bogus", "collect and tell me", "collect cap:0", "drop:some", "debounce:soon"]
+)
+def test_a_word_that_means_nothing_is_an_error_and_changes_nothing(args: str) -> None:
+    with pytest.raises(UserError, match="/queue does not understand") as caught:
+        changed(args)
+    assert "steer-backlog" in caught.value.fix

@@ -1,0 +1,84 @@
+"""What a start does about messages that an earlier process left."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from homarus.core.message import Address, Inbound
+from homarus.sessions.recovery import KEPT_MS, MAX_AGE_MS, MAX_ATTEMPTS, plan, recover
+from homarus.store.journal import Accepted
+from homarus.testing.clock import FakeClock
+from homarus.testing.memory_store import MemoryStore
+
+KEY = "agent:main:main"
+
+
+def row(id_: str, **fields: object) -> Accepted:
+    inbound = Inbound(id_, Address("test", "1"), "ann", "hi", run_id=id_)
+    made = Accepted(id_, KEY, "test", "default", id_, "ann", "hi", 0, inbound=inbound)
+    return replace(made, **fields)  # type: ignore[arg-type]  # a test names its fields
+
+
+def ids(runs: Sequence[Sequence[Accepted]]) -> list[list[str]]:
+    return [[one.id for one in rows] for rows in runs]
+
+
+def test_messages_are_taken_up_in_the_order_they_came() -> None:
+    assert ids(plan([row("a"), row("b")], 0).runs) == [["a"], ["b"]]
+
+
+def test_messages_that_shared_a_run_share_it_again_and_its_own_comes_first() -> None:
+    rows = [row("steered", run="main"), row("main", run="main"), row("other")]
+    assert ids(plan(rows, 0).runs) == [["main", "steered"], ["other"]]
+
+
+def test_a_message_that_may_be_what_kills_the_program_is_parked() -> None:
+    found = plan([row("a", attempts=MAX_ATTEMPTS), row("b", attempts=MAX_ATTEMPTS - 1)], 0)
+    assert ids(found.runs) == [["b"]] and [one.id for one, _ in found.parked] == ["a"]
+
+
+def test_a_message_that_waited_a_day_is_parked_unless_it_was_begun() -> None:
+    rows = [row("old"), row("begun", attempts=1)]
+    found = plan(rows, MAX_AGE_MS + 1)
+    assert ids(found.runs) == [["begun"]] and found.parked[0][0].id == "old"
+
+
+def test_a_start_says_in_one_line_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
+    clock, begun = FakeClock(), list[list[str]]()
+
+    def begin(_key: str, rows: Sequence[Accepted]) -> int:
+        begun.append([one.id for one in rows])
+        return len(begun)
+
+    async def main() -> None:
+        store = MemoryStore()
+        now_ms, journal = clock.now_ms(), store.journal
+        for name, at_ms in (("old", now_ms - MAX_AGE_MS - 1), ("new", now_ms)):
+            inbound = Inbound(name, Address("test", "1"), "ann", "hi", run_id=name)
+            await journal.accept(KEY, inbound, at_ms=at_ms)
+        assert await recover(journal, clock, begin) == [1]
+        (parked,) = await journal.rows("parked")
+        assert parked.id == "old" and "day" in parked.why and parked.inbound is not None
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
+    assert begun == [["new"]]
+    assert "0 runs go on, 1 messages are begun, 1 parked" in caplog.text
+
+
+def test_what_was_settled_long_ago_is_forgotten() -> None:
+    clock = FakeClock()
+
+    async def main() -> None:
+        store = MemoryStore()
+        inbound = Inbound("a", Address("test", "1"), "ann", "hi", run_id="a")
+        await store.journal.accept(KEY, inbound, at_ms=0)
+        async with store.journal.lease("x") as lease, store.journal.commit() as unit:
+            unit.settle(["a"], lease, "answered", at_ms=clock.now_ms() - KEPT_MS - 1)
+        assert await recover(store.journal, clock, lambda _key, _rows: None) == []
+        assert await store.journal.accepted("a") is None
+
+    asyncio.run(main())
