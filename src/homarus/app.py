@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
-from homarus.agent.agent import Agent
+from homarus.agent.agent import Agent, make_agent
 from homarus.agent.run import Outcome, Runner, agent_of
+from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
 from homarus.channels.deliver import Delivery
 from homarus.channels.intake import Intake
@@ -19,27 +20,23 @@ from homarus.config.load import Loaded, load
 from homarus.config.log import set_up
 from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings, agents, default_agent
-from homarus.config.schema import Tools
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError
-from homarus.core.keys import DEFAULT_AGENT, store_key
+from homarus.core.keys import store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.tasks import task_group
-from homarus.core.value import dataclass
-from homarus.policy.decide import Rules, decide
-from homarus.policy.groups import expand
+from homarus.core.watchdog import Watchdog
+from homarus.policy.decide import decide
 from homarus.providers.models import Models, Wish
 from homarus.sessions.envelope import stamp
-from homarus.sessions.inbox import Inbox
 from homarus.sessions.notices import Notices
-from homarus.sessions.queue import QueueSettings, resolve
-from homarus.sessions.recovery import recover
+from homarus.sessions.reception import Reception
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
-from homarus.store.journal import Acceptance, Accepted, Lease
-from homarus.store.sqlite import open_store
+from homarus.store.journal import Acceptance, Accepted
+from homarus.store.sqlite import SqliteStore, open_store
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
 from homarus.tools.builtin.exec import exec_tool
@@ -48,22 +45,6 @@ from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
     from homarus.gateway.serve import Ending
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """A session at a glance."""
-
-    key: str
-    agent: str
-    model: str
-    why: str
-    note: str
-    session_id: str
-    messages: int
-    context_tokens: int
-    window: int
-    workspace: str
 
 
 class App:
@@ -84,36 +65,40 @@ class App:
         self.loaded, self.paths, self.models = loaded, paths, models
         self._retired: list[Models] = []  # of an older config; live runs may still use them
         self.store, self.sessions = store, Sessions(store, clock)
-        self.bus, self.notices = Bus(), Notices()
+        self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self.clock = clock
         self._group: asyncio.TaskGroup = group
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, Registry] = {}
-        self._lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
+        self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channels: asyncio.Task[None] | None = None
         self._delivery = Delivery(store.journal, channels, clock)
         self._runner = Runner(
             sessions=self.sessions,
             journal=store.journal,
             bus=self.bus,
-            lanes=self._lanes,
+            lanes=self.lanes,
             clock=clock,
             tools=self.tools,
             agent=self.agent,
             connect=lambda wish: self.models.road(wish),
             ask=lambda _inbound: ask,
-            steering=lambda key: self._inbox.take(key),
+            steering=lambda key: self._reception.take(key),
             words=self._words,
             pack=self._delivery.pack,
             posted=self._delivery.nudge,
+            watchdog=self.watchdog,
         )
-        self._inbox: Inbox[Outcome] = Inbox(
-            self._runner,
-            group,
+        self._reception: Reception[Outcome] = Reception(
+            store.journal,
             clock,
-            settings=self._queue,
-            interrupt=self._runner.abort,
-            settle=self._give_up,
+            group,
+            start=self._runner,
+            stop=self._runner.abort,
+            rules=lambda: self.loaded.config.messages.queue,
+            entry=self.sessions.entry,
+            pack=self._delivery.pack,
+            posted=self._delivery.nudge,
         )
         self._intake = Intake(store.journal, clock, route=self._route, put=self.put)
 
@@ -123,18 +108,7 @@ class App:
             settings = agent_settings(self.loaded.config, self.paths, agent_id)
             if not settings.skip_bootstrap:
                 workspace.seed(settings.workspace)
-            self._agents[agent_id] = Agent(
-                id=settings.id,
-                name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
-                workspace=settings.workspace,
-                model=settings.model,
-                fallbacks=settings.fallbacks,
-                thinking=settings.thinking,
-                timeout_s=settings.timeout_s,
-                rules=_rules(self.loaded.config.tools, settings.tools),
-                max_file_chars=settings.bootstrap_max_chars,
-                max_total_chars=settings.bootstrap_total_max_chars,
-            )
+            self._agents[agent_id] = make_agent(settings, self.loaded.config.tools)
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> Registry:
@@ -165,11 +139,11 @@ class App:
 
     async def accept(self, key: str, inbound: Inbound) -> Acceptance:
         """Take a message in for good; one that was taken before is not run again."""
-        return await self.store.journal.accept(key, inbound, at_ms=self.clock.now_ms())
+        return await self._reception.accept(key, inbound)
 
     def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
         """Have a message answered; the future is done when the run that answers it is."""
-        return self._inbox.put(key, row)
+        return self._reception.put(key, row)
 
     async def ask(self, key: str, inbound: Inbound) -> Outcome:
         """Take a message in, and wait for the run that answers it."""
@@ -177,41 +151,25 @@ class App:
 
     async def recover(self) -> list[tuple[Accepted, asyncio.Future[Outcome]]]:
         """Go on with what was accepted before this program began; then open the channels."""
-
-        def begin(key: str, rows: Sequence[Accepted]) -> tuple[Accepted, asyncio.Future[Outcome]]:
-            return rows[0], self._inbox.begin(key, rows)
-
-        begun = await recover(self.store.journal, self.clock, begin)
+        begun = await self._reception.recover()
         if self._delivery.lines:
             channels = self._delivery.run(self._intake)
             self._channels = self._group.create_task(channels, name="channels")
         return begun
 
+    def nudge(self) -> None:
+        """Replies are due again: have them carried."""
+        self._delivery.nudge()
+
     def stop(self) -> None:
         """Begin nothing more: what is accepted from now on waits for the next start."""
-        self._inbox.close()
+        self._reception.close()
         if self._channels:
             self._channels.cancel()
 
     def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
         """Stop what a session is doing; the ids of the runs that were stopped."""
-        dropped = self._inbox.drop(key, run_id)
-        if dropped:
-            self._group.create_task(self._give_up(dropped, "aborted"), name=f"drop {key}")
-        return (*self._runner.abort(key, run_id), *(row.id for row in dropped))
-
-    async def _give_up(self, rows: Sequence[Accepted], why: str) -> None:
-        """Messages that get no run of their own: the journal says why."""
-        begun = [row for row in rows if row.attempts]
-        fresh = [row.id for row in rows if not row.attempts]
-        journal, now_ms = self.store.journal, self.clock.now_ms()
-        if fresh:  # nobody ever had a lease on these
-            async with journal.commit() as unit:
-                unit.settle(fresh, Lease("", 0), "reported", at_ms=now_ms, why=why)
-        for row in begun:
-            async with journal.lease(f"session:{row.session}") as lease, journal.commit() as unit:
-                unit.start([row.id], lease, run=row.run or row.id)
-                unit.settle([row.id], lease, "reported", at_ms=now_ms, why=why)
+        return self._reception.abort(key, run_id)
 
     def _route(self, inbound: Inbound) -> str:
         """The session a channel's message belongs to: one per chat, of the usual agent."""
@@ -223,12 +181,6 @@ class App:
         if inbound.address.channel == "cli":
             return inbound.text
         return self.notices.take_before(key, stamp(inbound.text, inbound.at_ms))
-
-    def _queue(self, key: str, row: Accepted) -> QueueSettings:
-        """What a message does when its session is busy."""
-        session = self.sessions.loaded(key)
-        config = self.loaded.config.messages.queue
-        return resolve(config, channel=row.channel, entry=session.record.data if session else None)
 
     def live_runs(self, key: str | None = None) -> tuple[str, ...]:
         """The ids of the runs under way."""
@@ -253,7 +205,7 @@ class App:
         self.loaded = loaded
         self._agents.clear()
         self._tools.clear()
-        self._lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
+        self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         set_up(loaded.config)
 
     async def close(self) -> None:
@@ -267,29 +219,7 @@ class App:
 
     async def status(self, key: str) -> Status:
         """What a session is and what would answer it."""
-        agent = self.agent(agent_of(key))
-        session = await self.session(key)
-        named = session.model or agent.model
-        choice = None if named else await self.models.choice()
-        _, model = await self.models.road(Wish(agent.id, named, agent.fallbacks))
-        return Status(
-            key=key,
-            agent=agent.id,
-            model=model.ref,
-            why=choice.why if choice else "set for this session" if session.model else "configured",
-            note=model.note,
-            session_id=session.session_id,
-            messages=len(session.messages),
-            context_tokens=session.context_tokens,
-            window=model.window,
-            workspace=str(agent.workspace),
-        )
-
-
-def _rules(*layers: Tools | None) -> tuple[Rules, ...]:
-    return tuple(
-        Rules(allow=expand(layer.allow or ()), deny=expand(layer.deny)) for layer in layers if layer
-    )
+        return await status_of(await self.session(key), self.agent(agent_of(key)), self.models)
 
 
 @asynccontextmanager
@@ -322,11 +252,19 @@ async def open_app(
             ask=ask,
             channels=channels,
         )
+        after.callback(app.watchdog.let_go)
         after.push_async_callback(app.close)  # once no run is left
+        watching = group.create_task(_end_if_broken(store), name="store watch")
         try:
             yield app
         finally:
             app.stop()
+            watching.cancel()
+
+
+async def _end_if_broken(store: SqliteStore) -> None:
+    """A disk that lost a write may lose the next: the program ends, and accepts nothing more."""
+    raise await store.until_broken()
 
 
 async def serve(

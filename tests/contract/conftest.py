@@ -1,10 +1,12 @@
-"""What the contract suites share: the servers that some backends need."""
+"""What the contract suites share: the servers that some backends need, and every journal."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.journals import postgres_server
+from homarus.core.principal import OWNER
+from tests.contract.journals import KINDS, Body, Home, Run, home_of, postgres_server
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +14,19 @@ def postgres_uri() -> Iterator[str]:
     """Only the tests marked `peers` ask for it."""
     with postgres_server() as uri:
         yield uri
+
+
+@pytest.fixture(params=KINDS)
+def journal_home(request: pytest.FixtureRequest) -> Home:
+    return home_of(request.param, request)
+
+
+@pytest.fixture
+def run_journal(journal_home: Home) -> Run:
+    """Run a body on the journal; a second body finds what the first left on disk."""
+
+    async def go(body: Body) -> None:
+        async with journal_home.open() as scopes:
+            await body(scopes(OWNER))
+
+    return lambda body: asyncio.run(go(body))

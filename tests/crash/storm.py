@@ -47,6 +47,7 @@ class Scene:
     window_s: float = 0.12
     marks: tuple[str, ...] = ("{nonce}",)
     text_limit: int = 4_000
+    answer_s: float = 0.0  # how long the service takes to say that it has a reply
 
 
 def scenes() -> list[Scene]:
@@ -56,9 +57,9 @@ def scenes() -> list[Scene]:
     text, marks = long_reply()
     flavours: tuple[Flavour, ...] = ("idempotent", "lookup", "plain")
     return [
-        Scene(1),
-        Scene(2, "lookup"),
-        Scene(3),
+        Scene(1, window_s=0.04),
+        Scene(2, "lookup", window_s=0.05),
+        Scene(3, window_s=0.06),
         Scene(4, "lookup"),
         Scene(5, text="T#{nonce} MOCK:delay:150 MOCK:echo", window_s=0.3),
         Scene(6, "lookup", text="T#{nonce} MOCK:long:30:5 MOCK:echo", window_s=0.3),
@@ -67,8 +68,8 @@ def scenes() -> list[Scene]:
         Scene(9, text=tool, window_s=0.25),
         Scene(10, "lookup", text=tool.replace("next", "next MOCK:delay:100"), window_s=0.35),
         Scene(11),
-        *(Scene(12, flavour) for flavour in flavours),
-        *(Scene(13, flavour) for flavour in flavours),
+        *(Scene(12, flavour, window_s=0.25, answer_s=0.15) for flavour in flavours),
+        *(Scene(13, flavour, window_s=0.15, answer_s=0.03) for flavour in flavours),
         Scene(14, "plain", text, 0.2, marks, PART_CHARS),
         Scene(14, "lookup", text, 0.2, marks, PART_CHARS),
     ]
@@ -109,6 +110,8 @@ class Storm:
     def blow(self, timings: int) -> Tally:
         """So many kills at random moments; then look at everything that is left."""
         rig = self.rig
+        if self.scene.answer_s:
+            rig.trouble({"waitS": self.scene.answer_s, "times": 1_000_000})
         rig.start()
         rig.offer(ECHO, "warm-up")
         rig.settle()

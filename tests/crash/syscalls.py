@@ -123,7 +123,7 @@ class Turn:
     def _wrong(self, message: str, nonce: str) -> Iterator[str]:
         rig = self.rig
         try:
-            found = rig.settle()
+            found = rig.settle(reported=True)
         except AssertionError as exc:
             yield f"not settled: {str(exc)[:2000]}"
             return

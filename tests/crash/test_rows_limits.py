@@ -22,18 +22,28 @@ from tests.crash.storm import ECHO, leave_a_mark
 COMMITS = 12  # more than one turn makes
 
 
-@pytest.mark.parametrize("at", range(1, COMMITS, 2))
+@pytest.mark.parametrize("at", range(2, COMMITS, 2))
 def test_row_21_no_room_at_the_nth_commit_of_a_turn(make_rig: MakeRig, at: int) -> None:
     """What cannot be kept is not acknowledged, or is told; with room again, it goes on."""
     rig = make_rig()
     rig.start(f"store.commit:enospc:{at}")
-    told = rig.offer(leave_a_mark(rig.side))
-    found = rig.settle()
-    assert [*found.answered, *found.reported] == [told["id"]]
-    assert rig.side_effects(told["nonce"]) <= 1
+    told = [rig.offer(leave_a_mark(rig.side)), rig.offer(ECHO, "another")]
+    found = rig.settle(reported=True)
+    assert sorted([*found.answered, *found.reported]) == sorted(one["id"] for one in told)
+    assert rig.side_effects(told[0]["nonce"]) <= 1
+    later = rig.offer(ECHO, "a third")
+    assert later["id"] in rig.settle(reported=True).answered
     assert rig.gateway is not None and not rig.gateway.ended()
-    later = rig.offer(ECHO)
-    assert later["id"] in rig.settle().answered
+
+
+def test_row_21_no_room_at_the_start_refuses_it_with_the_reason(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    told = rig.offer(ECHO)
+    gateway = rig.start("store.commit:enospc:1")
+    assert gateway.wait() == 1 and rig.verdict().waiting == [told["id"]]
+    assert "no room to write" in rig.output and "Traceback" not in rig.output
+    rig.start()
+    assert rig.settle().answered == [told["id"]]
 
 
 @pytest.fixture
@@ -60,13 +70,13 @@ def test_row_21_a_disk_that_is_full_and_then_is_not(make_rig: MakeRig, small_dis
     assert rig.verdict().answered == [before["id"]]
     assert rig.gateway is not None and not rig.gateway.ended(), "it stays, and waits for room"
     filler.unlink()
-    found = rig.settle()
+    found = rig.settle(reported=True)
     assert sorted([*found.answered, *found.reported]) == sorted(
         [before["id"], *(one["id"] for one in during)]
     )
     assert max(rig.side_effects(one["nonce"]) for one in during) <= 1
-    later = rig.offer(ECHO)
-    assert later["id"] in rig.settle().answered
+    later = rig.offer(ECHO, "another")
+    assert later["id"] in rig.settle(reported=True).answered
 
 
 def fill(file: Path) -> None:
@@ -106,7 +116,7 @@ def test_row_23_no_more_open_files_is_a_tools_error_and_passes(make_rig: MakeRig
     limits = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (open_files(gateway.pid), limits[1]))
     told = rig.offer(leave_a_mark(rig.side))
-    found = rig.settle()
+    found = rig.settle(reported=True)
     resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, limits)
     assert told["id"] in [*found.answered, *found.reported]
     assert rig.side_effects(told["nonce"]) == 0

@@ -4,11 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.gateway import TOKEN, Gateway, change
 from tests.e2e.program import Home, Open, Terminal
 
 
@@ -42,3 +43,24 @@ def open_chat(home: Home) -> Iterator[Open]:
     yield start
     for terminal in opened:
         terminal.close()
+
+
+@pytest.fixture
+def start(home: Home, model_url: str) -> Iterator[Callable[..., Gateway]]:
+    """Starts gateways in the home; all are gone when the test ends."""
+    home.use_model(model_url, maxConcurrent=50)
+    change(home, gateway={"auth": {"token": TOKEN}}, logging={"file": str(home.path / "log.jsonl")})
+    started: list[Gateway] = []
+
+    def begin(*args: str) -> Gateway:
+        started.append(Gateway(home, *args))
+        return started[-1]
+
+    yield begin
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture
+def gateway(start: Callable[..., Gateway]) -> Gateway:
+    return start().wait_ready()

@@ -2,175 +2,39 @@
 
 import asyncio
 import json
-import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from homarus.core.errors import InvalidRequest, Unavailable
 from homarus.core.message import Json
 from homarus.gateway.identity import Identity
-from homarus.gateway.link import Guest, Link, Secret, open_link
+from homarus.gateway.link import Guest, Link, Secret
+from tests.e2e.gateway import (
+    TOKEN,
+    Gateway,
+    Heard,
+    change,
+    closed_with,
+    said,
+    send,
+    visit,
+    wait_for,
+)
 from tests.e2e.program import DEADLINE_S, Home
-
-TOKEN = "e2e-token-0123456789"
-
-
-class Gateway:
-    """`homarus gateway run` as a process."""
-
-    def __init__(self, home: Home, *args: str) -> None:
-        self.home = home
-        self.log = home.path / "gateway.out"
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0", *args],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=home.env,
-                cwd=home.path,
-            )
-        self.url = ""
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(encoding="utf-8")
-
-    def wait_ready(self, times: int = 1) -> "Gateway":
-        def ready() -> bool:
-            assert self.process.poll() is None, self.output
-            return len(re.findall(r"is ready on ws://", self.output)) >= times
-
-        wait_for(ready)
-        self.url = re.findall(r"ws://\S+", self.output)[-1]
-        return self
-
-    @asynccontextmanager
-    async def link(self, **guest: Any) -> AsyncIterator[Link]:
-        identity = Identity.load_or_create(self.home.path / "client.json", 1)
-        who: dict[str, Any] = {"secret": Secret(TOKEN), "identity": identity, **guest}
-        async with open_link(self.url, Guest(**who)) as link:
-            yield link
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def end(self) -> int:
-        return self.process.wait(DEADLINE_S)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-
-def wait_for(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def start(home: Home, model_url: str) -> Iterator[Callable[..., Gateway]]:
-    """Starts gateways in the home; all are gone when the test ends."""
-    home.use_model(model_url, maxConcurrent=50)
-    change(home, gateway={"auth": {"token": TOKEN}}, logging={"file": str(home.path / "log.jsonl")})
-    started: list[Gateway] = []
-
-    def begin(*args: str) -> Gateway:
-        started.append(Gateway(home, *args))
-        return started[-1]
-
-    yield begin
-    for gateway in started:
-        gateway.close()
-
-
-@pytest.fixture
-def gateway(start: Callable[..., Gateway]) -> Gateway:
-    return start().wait_ready()
-
-
-def change(home: Home, **sections: object) -> None:
-    file = home.state / "openclaw.json"
-    config = json.loads(file.read_text(encoding="utf-8"))
-    home.configure(config | sections)
-
-
-class Heard:
-    """Every event of a link, and a way to wait for one."""
-
-    def __init__(self, link: Link) -> None:
-        self.all: list[tuple[str, Any]] = []
-        self._link = link
-        self._news = asyncio.Event()
-
-    async def listen(self) -> None:
-        async for event in self._link.events():
-            self.all.append(event)
-            self._news.set()
-
-    async def wait(self, wanted: Callable[[str, Any], bool]) -> Any:
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                for name, payload in self.all:
-                    if wanted(name, payload):
-                        return payload
-                self._news.clear()
-                await self._news.wait()
-
-    async def end_of(self, run_id: str) -> Any:
-        return await self.wait(
-            lambda name, p: name == "chat" and p["runId"] == run_id and p["state"] != "delta"
-        )
-
-
-def visit(gateway: Gateway, scene: Callable[[Link, Heard], Awaitable[None]], **guest: Any) -> None:
-    async def main() -> None:
-        async with gateway.link(**guest) as link, asyncio.TaskGroup() as group:
-            heard = Heard(link)
-            listening = group.create_task(heard.listen())
-            await scene(link, heard)
-            listening.cancel()
-
-    asyncio.run(main())
-
-
-async def send(link: Link, text: str, key: str = "main") -> str:
-    run_id = str(uuid4())
-    params = {"sessionKey": key, "message": text, "idempotencyKey": run_id}
-    assert await link.call("chat.send", params) == {"runId": run_id, "status": "started"}
-    return run_id
-
-
-async def closed_with(socket: ClientConnection) -> int | None:
-    """Read until the other end closes; its code."""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                await socket.recv()
-    except ConnectionClosed as closed:
-        return closed.rcvd.code if closed.rcvd else None
 
 
 def roles(home: Home) -> list[str]:
     (entries,) = home.transcripts()
     return [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
-
-
-def said(chat: Any) -> str:
-    return str(chat["message"]["content"][0]["text"])
 
 
 def test_a_turn_is_a_start_text_an_end_and_one_final_event(gateway: Gateway) -> None:

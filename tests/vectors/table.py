@@ -10,16 +10,20 @@ from datetime import datetime
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from homarus.agent import replies
+from pydantic.alias_generators import to_snake
+
+from homarus.agent import blocks, flush, pruning, replies, typing
 from homarus.channels import chunk
 from homarus.config import edit, refs, variables
-from homarus.config.schema import Queue
-from homarus.core import fences, keys, units
+from homarus.config.schema import ContextPruning, Queue, SoftTrim
+from homarus.core import fences, keys, silence, units
 from homarus.core.errors import HomarusError
+from homarus.core.message import Message, Text, ToolReturn
 from homarus.core.text import utf16_len
 from homarus.gateway import hooks, identity, nodes
-from homarus.sessions import commands, directives, envelope, levels, queue
+from homarus.sessions import commands, directives, envelope, levels, queue, transcript, usage
 from homarus.skills import frontmatter, skill
+from homarus.store.base import Entry
 from tests.vectors.cases import Adapter, Json, NotApplicable
 
 
@@ -261,7 +265,7 @@ def _limit(config: Json, channel: str, account: str | None = None) -> Json:
 
 
 def _reply(raw: str, options: Json = None) -> Json:
-    found = replies.parse_reply(raw, (options or {}).get("silentToken", replies.SILENT_WORD))
+    found = replies.parse_reply(raw, (options or {}).get("silentToken", silence.SILENT_WORD))
     return {
         "text": found.text,
         "mediaUrls": found.media or None,
@@ -272,6 +276,38 @@ def _reply(raw: str, options: Json = None) -> Json:
         "audioAsVoice": found.as_voice or None,
         "isSilent": found.silent,
     }
+
+
+def _chunker(ask: Json) -> Json:
+    asked = ask["chunking"]
+    chunker = blocks.Chunker(
+        blocks.Chunking(
+            asked["minChars"],
+            asked["maxChars"],
+            asked["breakPreference"],
+            by_paragraph=asked.get("flushOnParagraph", False),
+        )
+    )
+    after = [chunker.add(piece) for piece in ask["appends"]]
+    return {"afterEachAppend": after, "forced": chunker.flush()}
+
+
+def _ack(text: str | None, options: Json) -> Json:
+    found = silence.strip_ack(
+        text,
+        heartbeat=options["mode"] == "heartbeat",
+        max_chars=options.get("maxAckChars", silence.ACK_MAX_CHARS),
+    )
+    return {"shouldSkip": found.skip, "text": found.text, "didStrip": found.found}
+
+
+def _typing_mode(ask: Json) -> Json:
+    return typing.typing_mode(
+        ask.get("configured"),
+        group=ask["isGroupChat"],
+        mentioned=ask["wasMentioned"],
+        heartbeat=ask["isHeartbeat"],
+    )
 
 
 def _media(raw: str) -> Json:
@@ -347,6 +383,32 @@ def _elevated_mode(level: str) -> Json:
     return levels.elevated_mode(cast("levels.ElevatedLevel", level))
 
 
+def _pruned(messages: Json, settings: Json, window: int) -> Json:
+    given = {to_snake(key): value for key, value in settings.items()}
+    trim = {to_snake(key): value for key, value in given.pop("soft_trim", {}).items()}
+    rules = ContextPruning.model_construct(
+        **given, soft_trim=SoftTrim.model_construct(**trim)
+    )  # not checked: the original's function takes ratios that its configuration does not
+    entries = [Entry(str(at), None, "message", 0, {"message": m}) for at, m in enumerate(messages)]
+    said = [message for entry in entries if (message := transcript.read_message(entry))]
+    cuts = pruning.prune(said, rules, window)
+    return [_shown(pruning.cut(message, cuts, rules)) for message in said]
+
+
+def _shown(message: Message) -> Json:
+    text = "".join(part.text for part in message.parts if isinstance(part, Text | ToolReturn))
+    return {"role": "toolResult" if message.role == "tool" else message.role, "text": text}
+
+
+def _flush(ask: Json) -> Json:
+    return flush.is_near(
+        ask["entry"],
+        window=ask["contextWindowTokens"],
+        reserve=ask["reserveTokensFloor"],
+        soft=ask["softThresholdTokens"],
+    )
+
+
 TABLE: dict[str, Adapter] = {
     # session_keys
     "parse_agent_session_key": _agent_key,
@@ -377,6 +439,9 @@ TABLE: dict[str, Adapter] = {
     "normalize_queue_drop": levels.queue_drop,
     # prompt_context
     "inject_timestamp": _stamped,
+    "prune_context_messages": _pruned,
+    # sessions
+    "resolve_fresh_total_tokens": usage.fresh_tokens,
     # inline_directives
     "extract_think": _level("thinkLevel", directives.extract_think),
     "extract_verbose": _level("verboseLevel", directives.extract_verbose),
@@ -400,6 +465,12 @@ TABLE: dict[str, Adapter] = {
     "chunk_by_paragraph": _by_paragraph,
     "chunk_markdown_with_mode": chunk.chunk_markdown_with_mode,
     "resolve_text_chunk_limit": _limit,
+    # block_chunker
+    "block_chunker": _chunker,
+    # heartbeat_and_silent_tokens
+    "strip_heartbeat_token": _ack,
+    "is_heartbeat_content_effectively_empty": silence.is_blank_checklist,
+    "is_silent_reply_text": silence.is_silent_text,
     # reply_text
     "parse_reply_directives": _reply,
     "split_media_from_output": _media,
@@ -410,6 +481,7 @@ TABLE: dict[str, Adapter] = {
     "has_control_command": commands.has_control_command,
     "has_inline_command_tokens": commands.has_inline_command_tokens,
     # misc
+    "should_run_memory_flush": _flush,
     "parse_duration_ms": _duration,
     "parse_byte_size": _size,
     "parse_model_ref": _model_ref,
@@ -418,6 +490,7 @@ TABLE: dict[str, Adapter] = {
     "build_queue_summary_prompt": _queue_summary,
     "build_queue_summary_line": queue.summary_line,
     "resolve_queue_settings": _queue_settings,
+    "resolve_typing_mode": _typing_mode,
     # gateway
     "diff_config_paths": edit.diff_config_paths,
     "apply_merge_patch": _merge,

@@ -26,6 +26,9 @@ OTHERS = {
     "parse_byte_size",
     "parse_model_ref",
     "normalize_provider_id",
+    "prune_context_messages",
+    "should_run_memory_flush",
+    "resolve_fresh_total_tokens",
 }
 
 

@@ -11,24 +11,22 @@ compaction, a cold cache, a step of the turn limit). That keeps the vendor's cac
 A view is extended, not made anew: a request in a long conversation costs what it adds.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from homarus.agent.mending import is_whole, mend, shorten
 from homarus.agent.pictures import Named, name_of
 from homarus.agent.pruning import NO_CUTS, Cuts, cut, is_due, prune
 from homarus.agent.tokens import BYTES_PER_TOKEN, Measured, expected, message_tokens
 from homarus.config.schema import ContextPruning
 from homarus.core.keys import parse_agent_key, thread_parent
-from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.text import clip_middle
+from homarus.core.message import Json, Message
 from homarus.core.value import dataclass
 from homarus.sessions.transcript import is_injected, pair_calls, summary_in
 
 WARN_BELOW, REFUSE_BELOW = 32_000, 16_000  # tokens of a window
-_RESULT_SHARE = 0.3  # of the window, for one result,
-_RESULTS_SHARE = 0.5  # for all results of one answer's calls
+_RESULT_SHARE = 0.3  # of the window, for the results of one answer's calls together
 _MAX_RESULT_CHARS, _MIN_RESULT_CHARS = 400_000, 200
 _STEP = 4  # a turn limit leaves out a quarter of its turns at once
 
@@ -55,14 +53,15 @@ class View:
     messages: tuple[Message, ...] = ()
     guess: int = 0  # tokens, with the frame's fixed part
     measured: Measured | None = None
-    frame: Frame | None = None
+    frame: Frame = Frame("", 0)
     head: Message | None = None  # the conversation's first message, and
     start: int = 0  # the first that is not left out
     cuts: Cuts = NO_CUTS
+    since_ms: int = -1  # older answers tell of another prompt than this one
     settled: int = 0  # so many messages of the conversation can no longer change,
-    sent: tuple[Message, ...] = ()  # and are sent as these,
-    sent_guess: int = 0  # which are guessed at so many tokens
-    last: Message | None = None  # the last of the settled ones
+    last: Message | None = None  # up to this one,
+    sent: tuple[Message, ...] = ()  # are sent as these,
+    sent_guess: int = 0  # and guessed at so many tokens
 
     @property
     def tokens(self) -> int:
@@ -75,20 +74,19 @@ NO_VIEW: Final = View()
 
 def render(history: Sequence[Message], frame: Frame, view: View, now_ms: int) -> View:
     """The conversation as it is sent now; `view` is how it was sent before."""
-    view = view if history and view.head is history[0] else View()
+    if not history or view.head != history[0]:
+        view = NO_VIEW
     start = first_turn(history, frame.max_turns)
     cuts = view.cuts
     if frame.pruning and is_due(frame.pruning, history, now_ms):
-        cuts = prune(pair_calls(history[start:]), frame.pruning, frame.window, cuts)
+        whole = [message for message in history[start:] if is_whole(message)]
+        cuts = prune(whole, frame.pruning, frame.window, cuts)
     if not _goes_on(view, history, frame, start, cuts):
-        head = history[0] if history else None
-        view = View((), frame.fixed, None, frame, head, start, cuts, start, (), frame.fixed)
+        view = _begin(view, history, frame, start=start, cuts=cuts, now_ms=now_ms)
     return _extend(view, history, frame)
 
 
-def _goes_on(
-    view: View, history: Sequence[Message], frame: Frame, start: int, cuts: Cuts
-) -> bool:
+def _goes_on(view: View, history: Sequence[Message], frame: Frame, start: int, cuts: Cuts) -> bool:
     if view.frame != frame or (view.start, view.cuts) != (start, cuts):
         return False
     if view.settled > len(history):
@@ -96,24 +94,41 @@ def _goes_on(
     return view.settled <= start or history[view.settled - 1] is view.last
 
 
+def _begin(
+    before: View, history: Sequence[Message], frame: Frame, *, start: int, cuts: Cuts, now_ms: int
+) -> View:
+    """A prompt that is new from its first message on."""
+    summary = [m for m in history[:1] if summary_in(m)]
+    sent = tuple(_ready(summary, frame, cuts)) if start else ()
+    same_model = before.frame.model == frame.model
+    return View(
+        measured=before.measured if same_model else None,
+        frame=frame,
+        head=history[0] if history else None,
+        start=start,
+        cuts=cuts,
+        since_ms=now_ms if start or cuts else summary[0].at_ms if summary else -1,
+        settled=start,
+        sent=sent,
+        sent_guess=frame.fixed + sum(map(message_tokens, sent)),
+    )
+
+
 def _extend(view: View, history: Sequence[Message], frame: Frame) -> View:
     settled = max(_last_opener(history), view.settled)
     new = _ready(history[view.settled : settled], frame, view.cuts)
     tail = _ready(history[settled:], frame, view.cuts)
-    since_ms = history[0].at_ms if history and summary_in(history[0]) else -1
-    guess, measured = view.sent_guess, view.measured
-    for message in new:
-        measured = _measure(message, guess, frame, since_ms) or measured
-        guess += message_tokens(message)
-    sent = (*view.sent, *new) if new else view.sent
-    last = history[settled - 1] if settled else None
+    guess, measured = _weigh(view, new, view.sent_guess, view.measured)
     view = replace(
-        view, settled=settled, sent=sent, sent_guess=guess, last=last, measured=measured
+        view,
+        settled=settled,
+        last=history[settled - 1] if settled else None,
+        sent=(*view.sent, *new) if new else view.sent,
+        sent_guess=guess,
+        measured=measured,
     )
-    for message in tail:
-        measured = _measure(message, guess, frame, since_ms) or measured
-        guess += message_tokens(message)
-    return replace(view, messages=(*sent, *tail), guess=guess, measured=measured)
+    guess, measured = _weigh(view, tail, guess, measured)
+    return replace(view, messages=(*view.sent, *tail), guess=guess, measured=measured)
 
 
 def _last_opener(history: Sequence[Message]) -> int:
@@ -124,12 +139,17 @@ def _last_opener(history: Sequence[Message]) -> int:
     return 0
 
 
-def _measure(message: Message, guess: int, frame: Frame, since_ms: int) -> Measured | None:
-    """What an answer tells of the prompt before it; one older than the summary tells of another."""
-    origin = message.origin
-    if origin is None or message.at_ms < since_ms or origin.model != frame.model:
-        return None
-    return Measured(guess, origin.usage.prompt) if origin.usage.prompt > 0 else None
+def _weigh(
+    view: View, messages: Sequence[Message], guess: int, measured: Measured | None
+) -> tuple[int, Measured | None]:
+    """The guess with these messages, and what their answers tell of the prompts before them."""
+    for message in messages:
+        origin = message.origin
+        told = origin.usage.prompt if origin and origin.model == view.frame.model else 0
+        if told > 0 and message.at_ms > view.since_ms:
+            measured = Measured(guess, told)
+        guess += message_tokens(message)
+    return guess, measured
 
 
 # --- turns and windows -------------------------------------------------------------------------
@@ -192,35 +212,31 @@ def check_window(window: int, fixed: int) -> Fit:
     return Fit("ok")
 
 
-# --- one message -------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------
 
 
 def _ready(messages: Sequence[Message], frame: Frame, cuts: Cuts) -> list[Message]:
     """Whole exchanges as they are sent; a message that needs no change is the same object."""
     ready: list[Message] = []
     calls = 1
-    for message in pair_calls([m for m in messages if _is_whole(m)]):
-        if message.calls:
-            calls = len(message.calls)
-        if frame.pruning:
-            message = cut(message, cuts, frame.pruning)  # noqa: PLW2901 - step by step
+    for message in pair_calls([m for m in messages if is_whole(m)]):
+        calls = len(message.calls) or calls
         if message.role == "tool":
-            message = _shortened(message, _most_chars(frame.window, calls))  # noqa: PLW2901 - same
-        elif frame.pictures and message.role == "user":
-            images = frame.pictures.get(name_of(message), ())
-            message = replace(message, parts=(*message.parts, *images)) if images else message  # noqa: PLW2901 - same
-        if (sound := _sound(message)) is not None:
+            result = cut(message, cuts, frame.pruning) if frame.pruning else message
+            sound = mend(shorten(result, most_chars(frame.window, calls)))
+        else:
+            sound = mend(_illustrated(message, frame.pictures))
+        if sound is not None:
             ready.append(sound)
     return ready
 
 
-def _is_whole(message: Message) -> bool:
-    if message.role != "tool":
-        return True
-    return len(message.parts) == 1 and isinstance(message.parts[0], ToolReturn)
+def _illustrated(message: Message, pictures: Named | None) -> Message:
+    images = pictures.get(name_of(message)) if pictures and message.role == "user" else None
+    return replace(message, parts=(*message.parts, *images)) if images else message
 
 
-def _most_chars(window: int, calls: int) -> int:
-    share = min(_RESULT_SHARE, _RESULTS_SHARE / calls)
-    chars = int(window * BYTES_PER_TOKEN * share)
+def most_chars(window: int, calls: int = 1) -> int:
+    """How long one of the results of so many calls may be."""
+    chars = int(window * BYTES_PER_TOKEN * _RESULT_SHARE / calls)
     return min(max(chars, _MIN_RESULT_CHARS), _MAX_RESULT_CHARS)

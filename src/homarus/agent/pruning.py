@@ -39,7 +39,7 @@ NO_CUTS = Cuts()
 
 
 def applies(rules: ContextPruning, provider: str) -> bool:
-    """Is anything pruned for this provider?"""
+    """Whether anything is pruned for this provider."""
     return (rules.mode or ("cache-ttl" if provider == CACHING else "off")) == "cache-ttl"
 
 

@@ -8,13 +8,14 @@ and linear in the text.
 import re
 
 from homarus.core.fences import closes_fence, match_marker, opens_fence, split_lines
+from homarus.core.silence import DECORATION, SILENT_WORD
 from homarus.core.value import dataclass
 
-SILENT_WORD = "NO_REPLY"
+REASONING_WORDS = ("think", "thinking", "thought", "antthinking", "final")
 
 _TAG = re.compile(r"`+|\[\[([^\[\]\n]{1,4200})\]\]")
 _REASONING = re.compile(
-    r"`+|<\s{0,4}(/?)\s{0,4}(?:antml:)?(think(?:ing)?|thought|antthinking|final)\b[^<>]*>",
+    rf"`+|<\s{{0,4}}(/?)\s{{0,4}}(?:antml:)?({'|'.join(REASONING_WORDS)})\b[^<>]{{0,200}}>",
     re.IGNORECASE,
 )
 _BACKTICKS = re.compile(r"`+")
@@ -26,7 +27,6 @@ _EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}\Z")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 _QUOTES = frozenset({'""', "''", "``"})
 _MAX_MEDIA_CHARS = 4_096
-_DECORATION = " \t\r\n*_`\"'.!"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Reply:
 def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> Reply:
     """Take a reply apart. It is silent when the word for it is all that it says."""
     text, media = split_media(raw)
-    asked = _Asked(list(media))
+    asked = Asked(list(media))
     said = _read_tags(text, asked)
     text = _drop_silence(said, silent_word)
     return Reply(
@@ -75,6 +75,23 @@ def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
             kept.append(line)
             removed = False
     return "\n".join(kept).strip(), tuple(media)
+
+
+def read_line(line: str, asked: "Asked", silent_word: str = SILENT_WORD) -> str | None:
+    """What is left of a line outside code once what it asks for is noted; None: not even a line."""
+    said = line.strip()
+    if said.startswith("MEDIA:") and (found := _media(said[6:])):
+        asked.media += found
+        return None
+    pieces = _split_at_tags(line, asked) if "[[" in line else [line]
+    left = line if len(pieces) == 1 else _join(pieces) or None
+    return None if left and left.strip() == silent_word else left
+
+
+def match_reasoning(text: str, at: int = 0) -> re.Match[str] | None:
+    """The reasoning tag that stands at a place: group 1 its slash, group 2 its name."""
+    found = _REASONING.match(text, at)
+    return found if found and found[2] else None
 
 
 def strip_reasoning_tags(text: str) -> str:
@@ -143,7 +160,7 @@ def _code_ends(line: str) -> dict[int, int]:
 
 
 @dataclass(slots=True)
-class _Asked:
+class Asked:
     """What the tags of one reply ask for."""
 
     media: list[str]
@@ -169,7 +186,7 @@ class _Asked:
         return True
 
 
-def _read_tags(text: str, asked: _Asked) -> str:
+def _read_tags(text: str, asked: Asked) -> str:
     """The text without its tags."""
     if "[[" not in text:
         return text
@@ -183,7 +200,7 @@ def _read_tags(text: str, asked: _Asked) -> str:
     return "\n".join(lines).strip()
 
 
-def _split_at_tags(line: str, asked: _Asked) -> list[str]:
+def _split_at_tags(line: str, asked: Asked) -> list[str]:
     ends = _code_ends(line)
     pieces: list[str] = []
     at = scan = 0
@@ -205,7 +222,7 @@ def _drop_silence(text: str, word: str) -> str:
     """The text without the silent word where that stands alone: in a line, or in all of it."""
     if not word or word not in text:
         return text
-    if text.strip(_DECORATION) == word:
+    if text.strip(DECORATION) == word:
         return ""
     kept = [line for line, is_code in split_lines(text) if is_code or line.strip() != word]
     return "\n".join(kept).strip()

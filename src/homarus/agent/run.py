@@ -33,6 +33,7 @@ from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Message, Origin, ToolCall, ToolReturn, Usage, user
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
+from homarus.core.watchdog import GRACE_S, Watchdog
 from homarus.policy.decide import Verdict, decide
 from homarus.providers.base import Provider, Request, ThinkLevel
 from homarus.providers.catalog import Model
@@ -109,7 +110,10 @@ class Runner:
         words: Words,
         pack: Pack,
         posted: Callable[[], None],
+        watchdog: Watchdog,
+        grace_s: float = GRACE_S,
     ) -> None:
+        self._watchdog, self._grace_s = watchdog, grace_s
         self._sessions, self._journal, self._clock = sessions, journal, clock
         self._bus, self._lanes = bus, lanes
         self._tools, self._agent, self._connect = tools, agent, connect
@@ -173,7 +177,12 @@ class Runner:
                 async with asyncio.timeout(0 if live.aborted else None) as scope:
                     live.scope = scope
                     async with self._lanes.enter("main"):
-                        outcome = await self._answer(rows, text, books, live)
+                        outcome = await self._watchdog.bounded(
+                            f"run {live.key}",
+                            lambda: self._answer(rows, text, books, live),
+                            scope,
+                            grace_s=self._grace_s,
+                        )
             except TimeoutError:
                 outcome = _stopped(outcome, live)
             except HomarusError as exc:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from homarus.core.value import dataclass
-from homarus.providers.base import ToolSpec
+from homarus.providers.base import Request, ToolSpec
 
 BYTES_PER_TOKEN = 4
 IMAGE_BYTES = 8_000  # what an image weighs beside text
@@ -37,10 +37,12 @@ def expected(guess: int, measured: Measured | None = None) -> int:
 
 
 def tokens_in(text: str) -> int:
+    """A guess at a text."""
     return -(-text_bytes(text) // BYTES_PER_TOKEN)
 
 
 def message_tokens(message: Message) -> int:
+    """A guess at a message."""
     return -(-message_bytes(message) // BYTES_PER_TOKEN)
 
 
@@ -49,11 +51,19 @@ def fixed_tokens(system: str, tools: Iterable[ToolSpec]) -> int:
     return tokens_in(system) + sum(tokens_in(_spec(tool)) for tool in tools)
 
 
+def request_tokens(request: Request) -> int:
+    """What a whole request will count, rather too many than too few."""
+    messages = sum(map(message_tokens, request.messages))
+    return expected(fixed_tokens(request.system, request.tools) + messages)
+
+
 def message_bytes(message: Message) -> int:
+    """What a message weighs: its text in UTF-8, and so much for each image."""
     return _EACH + sum(map(_part_bytes, message.parts))
 
 
 def text_bytes(text: str) -> int:
+    """The length of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
@@ -74,4 +84,7 @@ def _spec(tool: ToolSpec) -> str:
 
 
 def _json(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, default=dict)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=dict)
+    except (ValueError, RecursionError):  # it cannot be sent either
+        return ""

@@ -38,10 +38,23 @@ log = logging.getLogger(__name__)
 Ended: TypeAlias = Callable[[Parcel], object]
 
 BACKOFF: Final = Backoff(first_s=1.0, most_s=300.0)
+LEAST_S, MOST_S = 1.0, 86_400.0  # what a service may ask us to wait
 SEND_S: Final = 60.0  # how long a service may take to answer
 GRACE_S: Final = 3.0  # how long the end waits, for what is due and again for what is being sent
 LOOK_S: Final = 30.0  # how long until a look that nobody asked for
+TOO_LATE: Final = "it could not be delivered in time"
+UNHEARD: Final = "it was being sent when the program stopped, and nobody heard the answer"
 WIDTH: Final = 16  # chats of one channel that are sent to at once
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What became of a parcel, or of one try to send it."""
+
+    state: ParcelState
+    why: str = ""
+    receipt: str = ""
+    not_before_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +86,12 @@ class Courier:
         self._stale = True  # there may be something to carry that was not looked at
         self._stopping = False
         self._refused: ChannelAuthFailed | None = None
-        self._next_s = LOOK_S  # until the next look, from the last one
+        self._look_at_s = 0.0  # when the next look is due, by the monotonic clock
         self._due: deque[tuple[str, list[Parcel]]] = deque()
         self._live: dict[str, asyncio.Task[None]] = {}
         self._missed: set[str] = set()  # live chats for which a look found more
         self._rests: dict[str, _Rest] = {}
+        self._unwritten: dict[str, _End] = {}  # by parcel: what the journal could not be told
 
     def nudge(self) -> None:
         """Something was posted."""
@@ -91,6 +105,8 @@ class Courier:
         one of those of which nobody knows.
         """
         self._due.clear()
+        self._live.clear()
+        self._missed.clear()
         self._stale, self._stopping, self._refused = True, False, None
         async with task_group() as group:
             try:
@@ -128,7 +144,7 @@ class Courier:
         """Until something happens, or it is time to look again."""
 
         async def ring() -> None:
-            await self._clock.sleep(self._next_s)
+            await self._clock.sleep(max(0.0, self._look_at_s - self._clock.monotonic()))
             self.nudge()
 
         async with asyncio.TaskGroup() as group:
@@ -145,19 +161,21 @@ class Courier:
             if parcel.address.account == channel.account:
                 chats.setdefault(parcel.address.chat, []).append(parcel)
         self._rests = {chat: rest for chat, rest in self._rests.items() if chat in chats}
-        self._next_s = LOOK_S
+        next_s = LOOK_S
         for chat, parcels in chats.items():
             if chat in self._live:
                 self._missed.add(chat)
             elif (wait_s := self._wait_s(chat, parcels[0])) > 0:
-                self._next_s = min(self._next_s, wait_s)
+                next_s = min(next_s, wait_s)
             else:
                 self._due.append((chat, parcels))
+        self._look_at_s = self._clock.monotonic() + next_s
 
     def _wait_s(self, chat: str, first: Parcel) -> float:
-        if rest := self._rests.get(chat):
-            return rest.until_s - self._clock.monotonic()
-        return (min(first.not_before_ms, first.expires_ms) - self._clock.now_ms()) / 1000
+        rest = self._rests.get(chat)
+        rest_s = rest.until_s - self._clock.monotonic() if rest else 0.0
+        due_ms = min(first.not_before_ms, first.expires_ms)
+        return max(rest_s, (due_ms - self._clock.now_ms()) / 1000)
 
     def _start(self, group: asyncio.TaskGroup) -> None:
         while self._due and len(self._live) < self._width:
@@ -193,31 +211,34 @@ class Courier:
 
     async def _carry(self, parcel: Parcel, lease: Lease) -> bool:
         """Bring one parcel where it can be brought now; whether the chat's next may follow."""
-        if parcel.state == "sending" and await self._resolve(parcel, lease):
-            return True
+        if end := self._unwritten.get(parcel.id):
+            return await self._end(parcel, lease, end, take=True)
+        if parcel.state == "sending":
+            try:
+                end = await self._resolve(parcel)
+            except (ChannelError, TimeoutError, OSError) as exc:
+                self._refused = exc if isinstance(exc, ChannelAuthFailed) else self._refused
+                self._ask_later(parcel, str(exc) or "it took too long")
+                return False
+            if end:
+                return await self._end(parcel, lease, end, take=True)
         now_ms = self._clock.now_ms()
         if now_ms >= parcel.expires_ms:
-            await self._settle(parcel, lease, "dead", why="it could not be delivered in time")
-            return True
+            return await self._end(parcel, lease, _End("dead", TOO_LATE), take=True)
         if parcel.not_before_ms > now_ms:
             return False
         return await self._send(parcel, lease)
 
-    async def _resolve(self, parcel: Parcel, lease: Lease) -> bool:
-        """An earlier try has no known end. Whether that is settled; else it may be sent again."""
+    async def _resolve(self, parcel: Parcel) -> _End | None:
+        """What became of an earlier try that nobody heard the end of; None: send it again."""
         channel = self._channel
         if channel.capabilities.idempotent and self._clock.now_ms() < parcel.expires_ms:
-            return False
+            return None
         if isinstance(channel, LooksUp):
             async with asyncio.timeout(self._send_s):
                 receipt = await channel.look_up(_outbound(parcel))
-            if receipt is None:
-                return False
-            await self._settle(parcel, lease, "sent", receipt=receipt.message_id)
-            return True
-        why = "it was being sent when the program stopped, and nobody heard the answer"
-        await self._settle(parcel, lease, "unknown", why=why)
-        return True
+            return _End("sent", receipt=receipt.message_id) if receipt else None
+        return _End("unknown", UNHEARD)
 
     async def _send(self, parcel: Parcel, lease: Lease) -> bool:
         async with self._journal.commit() as unit:
@@ -227,75 +248,64 @@ class Courier:
             async with asyncio.timeout(self._send_s):
                 receipt = await self._channel.send(_outbound(parcel))
         except ChannelAuthFailed as exc:
-            await self._end(parcel, lease, "pending", why=str(exc))
             self._refused = exc
-            return False
+            return await self._end(parcel, lease, _End("pending", str(exc)))
         except SendFailed as exc:
-            return await self._refuse(parcel, lease, exc)
+            again = self._later(parcel, str(exc), exc.after_s)
+            return await self._end(
+                parcel, lease, again if exc.retryable else _End("dead", str(exc))
+            )
         except (ChannelError, TimeoutError, OSError) as exc:
             return await self._doubt(parcel, lease, str(exc) or "it took too long")
         fault("deliver.answered")
-        await self._end(parcel, lease, "sent", receipt=receipt.message_id)
+        await self._end(parcel, lease, _End("sent", receipt=receipt.message_id))
         fault("deliver.ended")
-        return True
-
-    async def _refuse(self, parcel: Parcel, lease: Lease, exc: SendFailed) -> bool:
-        """The service did not take it, for now or for good."""
-        if exc.retryable:
-            await self._again(parcel, lease, str(exc), exc.after_s)
-            return False
-        await self._end(parcel, lease, "dead", why=str(exc))
         return True
 
     async def _doubt(self, parcel: Parcel, lease: Lease, why: str) -> bool:
         """It may have arrived."""
         if self._channel.capabilities.idempotent:
-            await self._again(parcel, lease, why)
-            return False
+            return await self._end(parcel, lease, self._later(parcel, why))
         if isinstance(self._channel, LooksUp):
-            log.warning("%s may have arrived: %s; asking later", self._told(parcel), why)
-            self._rest(parcel.address.chat)  # what is still on its way is not there yet
+            self._ask_later(parcel, why)  # what is still on its way is not there yet
             return False
-        await self._end(parcel, lease, "unknown", why=why)
-        return True
+        return await self._end(parcel, lease, _End("unknown", why))
 
-    async def _again(
-        self, parcel: Parcel, lease: Lease, why: str, after_s: float | None = None
-    ) -> None:
-        delay_s = self._backoff.delay_s(parcel.attempts + 1) if after_s is None else after_s
-        not_before_ms = self._clock.now_ms() + round(max(0.0, delay_s) * 1000)
-        await self._end(parcel, lease, "pending", why=why, not_before_ms=not_before_ms)
+    def _ask_later(self, parcel: Parcel, why: str) -> None:
+        log.warning("%s may have arrived, asking later: %s", self._told(parcel), why)
+        self._rest(parcel.address.chat)
 
-    async def _settle(
-        self, parcel: Parcel, lease: Lease, state: ParcelState, *, receipt: str = "", why: str = ""
-    ) -> None:
-        """End a parcel that was not sent under this lease."""
-        await self._end(parcel, lease, state, receipt=receipt, why=why, take=True)
+    def _later(self, parcel: Parcel, why: str, after_s: float | None = None) -> _End:
+        delay_s = self._backoff.delay_s(parcel.attempts + 1)
+        if after_s is not None:
+            delay_s = min(max(LEAST_S, after_s), MOST_S)
+        return _End("pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000))
 
-    async def _end(
-        self,
-        parcel: Parcel,
-        lease: Lease,
-        state: ParcelState,
-        *,
-        receipt: str = "",
-        why: str = "",
-        not_before_ms: int = 0,
-        take: bool = False,
-    ) -> None:
+    async def _end(self, parcel: Parcel, lease: Lease, end: _End, *, take: bool = False) -> bool:
+        """Write down what became of it; `take` when it was not marked under this lease."""
+        self._unwritten[parcel.id] = end
         async with self._journal.commit() as unit:
             if take:
                 unit.send_started(parcel.id, lease)
             unit.send_ended(
-                parcel.id, lease, state, receipt=receipt, why=why, not_before_ms=not_before_ms
+                parcel.id,
+                lease,
+                end.state,
+                receipt=end.receipt,
+                why=end.why,
+                not_before_ms=end.not_before_ms,
             )
-        self._ended(replace(parcel, state=state, receipt=receipt, why=why))
-        if state == "dead":
-            log.error("%s was given up: %s", self._told(parcel), why)
-        elif state == "unknown":
-            log.error("%s may have arrived, it is not sent again: %s", self._told(parcel), why)
-        elif state == "pending":
-            log.warning("%s did not go out, again later: %s", self._told(parcel), why)
+        del self._unwritten[parcel.id]
+        self._ended(replace(parcel, state=end.state, receipt=end.receipt, why=end.why))
+        told, why = self._told(parcel), end.why
+        match end.state:
+            case "dead":
+                log.error("%s was given up: %s", told, why)
+            case "unknown":
+                log.error("%s may have arrived, it is not sent again: %s", told, why)
+            case "pending":
+                log.warning("%s did not go out, again later: %s", told, why)
+        return end.state != "pending"
 
     def _told(self, parcel: Parcel) -> str:
         return f"parcel {parcel.id} to {self._place}:{parcel.address.chat}"

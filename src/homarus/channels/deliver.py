@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
 NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown outcome is worth telling
+# Senders whose replies nobody has to carry: they see the run's events and its transcript.
+UNCARRIED: Final = frozenset({"webchat", "cli", "wake"})
 RESTART: Final = Backoff(first_s=1.0, most_s=60.0)
 
 
@@ -114,17 +116,19 @@ class Delivery:
             line.courier.nudge()
 
     def pack(self, inbound: Inbound, run: str, text: str) -> list[Parcel]:
-        """The reply to a message, as parcels; none when no channel here carries to its sender.
+        """The reply to a message, as parcels; none for a sender who reads the transcript.
 
-        A chat of which an earlier reply may be missing is told so first.
+        A chat of which an earlier reply may be missing is told so first. What a channel that is
+        not here should carry waits for it, where a person can see it.
         """
         to = inbound.address
-        line = self._lines.get((to.channel, to.account))
-        if line is None:
+        if to.channel in UNCARRIED:
             return []
+        line = self._lines.get((to.channel, to.account))
+        capabilities = line.channel.capabilities if line else Capabilities()
         at_ms = self._clock.now_ms()
         unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
-        reply = pack(run, text, to, line.channel.capabilities, at_ms=at_ms)
+        reply = pack(run, text, to, capabilities, at_ms=at_ms)
         return [*unknown_notice(unknown, at_ms=at_ms), *reply] if reply else []
 
     def _note(self, parcel: Parcel) -> None:

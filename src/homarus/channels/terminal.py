@@ -19,8 +19,9 @@ from homarus.core.event import (
     ToolEnded,
     ToolStarted,
 )
-from homarus.core.message import Json, ToolCall
+from homarus.core.message import ToolCall
 from homarus.core.text import one_line, reveal
+from homarus.tools.caption import describe_call
 
 DIM, RED, BOLD, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 CLEAR_LINE = "\r\x1b[2K"
@@ -153,19 +154,6 @@ class View:
         if self._waiting_shown:
             self._out.write(CLEAR_LINE)
             self._waiting_shown = False
-
-
-def describe_call(call: ToolCall) -> str:
-    """A call as one short line: its name and the argument that matters most."""
-    for key in ("command", "path", "pattern", "query", "url", "message"):
-        if key in call.args:
-            return one_line(f"{call.name} {_shown(call.args[key])}", 80)
-    rest = " ".join(f"{key}={_shown(value)}" for key, value in call.args.items())
-    return one_line(f"{call.name} {rest}".strip(), 80)
-
-
-def _shown(value: Json) -> str:
-    return value if isinstance(value, str) else repr(value)
 
 
 def _printable(text: str) -> str:

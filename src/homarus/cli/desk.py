@@ -13,7 +13,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from homarus.app import App, Status, open_app
+from homarus.agent.status import Status
+from homarus.app import App, open_app
 from homarus.cli.reach import Reach, is_running, open_gateway
 from homarus.core.bus import Subscription
 from homarus.core.errors import HomarusError, Unavailable, UserError

@@ -32,7 +32,8 @@ def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
     count = sessions.get("count", 0) if isinstance(sessions, dict) else 0
     agents = found.get("agents")
     names = [row["agentId"] for row in agents] if isinstance(agents, list) else []
-    click.echo(f"ok: {count} conversations, agents {', '.join(map(str, names))}")
+    state = "ok" if found.get("ok") else "something blocked it a moment ago (homarus logs)"
+    click.echo(f"{state}: {count} conversations, agents {', '.join(map(str, names))}")
 
 
 async def _ask(reach: Reach, timeout_s: float) -> dict[str, Json]:

@@ -17,6 +17,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
     "gateway": ("gateway", "Run the gateway in the foreground, or look at one that runs."),
     "health": ("health", "Ask a running gateway how it is."),
+    "inbox": (
+        "inbox",
+        "List messages that have no answer yet, and replies that may not have arrived.",
+    ),
     "logs": ("logs", "Show the log of the program."),
     "models": ("models", "List, choose and fetch models; alone, say which one answers."),
     "sessions": ("sessions", "List conversations."),

@@ -35,6 +35,7 @@ Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"
 QueueWord: TypeAlias = Literal[
     "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
 ]
+TypingWord: TypeAlias = Literal["never", "instant", "thinking", "message"]
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(gt=0)]
@@ -159,6 +160,30 @@ class Spend(Section):
     per_day_usd: Usd | None = None
 
 
+class BlockChunk(Section):
+    """Where an answer is cut that is sent in parts."""
+
+    min_chars: Count = 800
+    max_chars: Count = 1_200
+    break_preference: Literal["paragraph", "newline", "sentence"] = "paragraph"
+
+
+class BlockCoalesce(Section):
+    """When small parts of an answer are joined before they are sent."""
+
+    min_chars: Count | None = None
+    max_chars: Count | None = None
+    idle_ms: Wait | None = None
+
+
+class HumanDelay(Section):
+    """A pause before each further part of an answer, as if somebody typed it."""
+
+    mode: Literal["off", "natural", "custom"] | None = None
+    min_ms: Wait | None = None
+    max_ms: Wait | None = None
+
+
 class AgentDefaults(Section):
     """What holds for every agent that does not say otherwise."""
 
@@ -172,6 +197,14 @@ class AgentDefaults(Section):
     bootstrap_max_chars: Count = 20_000
     bootstrap_total_max_chars: Count = 150_000
     thinking_default: Thinking | None = None
+    verbose_default: Literal["off", "on", "full"] = "off"
+    block_streaming_default: Literal["off", "on"] = "off"
+    block_streaming_break: Literal["text_end", "message_end"] = "text_end"
+    block_streaming_chunk: BlockChunk = BlockChunk.model_construct()
+    block_streaming_coalesce: BlockCoalesce = BlockCoalesce.model_construct()
+    human_delay: HumanDelay = HumanDelay.model_construct()
+    typing_mode: TypingWord | None = None
+    typing_interval_seconds: Count | None = None
     context_pruning: ContextPruning = ContextPruning.model_construct()
     compaction: Compaction = Compaction.model_construct()
     spend: Spend = Spend.model_construct()
@@ -226,6 +259,7 @@ class AgentEntry(Section):
     workspace: Text | None = None
     agent_dir: Text | None = None
     model: ModelChoice = ModelChoice.model_construct()
+    human_delay: HumanDelay = HumanDelay.model_construct()
     identity: Identity = Identity.model_construct()
     tools: Tools | None = None
 
@@ -358,6 +392,8 @@ class Session(Section):
     """How conversations are named. The main one is always `main`, as in the original."""
 
     main_key: Text | None = None
+    typing_mode: TypingWord | None = None
+    typing_interval_seconds: Count | None = None
 
 
 class QueueByChannel(Section):
@@ -390,8 +426,9 @@ class Queue(Section):
 
 
 class Messages(Section):
-    """How messages are taken in."""
+    """How messages are taken in, and what stands before each answer."""
 
+    response_prefix: str | None = None
     queue: Queue = Queue.model_construct()
 
 

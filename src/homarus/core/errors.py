@@ -32,6 +32,9 @@ HomarusError
 │   ├── DiskFull           → refuse new work until there is room
 │   └── InUse              → another process holds this state directory
 ├── RunBroke               a run met a bug of ours
+├── RunStopped             a limit of ours ended a run
+│   ├── WentInCircles      → report: the same calls again and again
+│   └── SpendCapped        → report, until the cap is raised or the day is over
 ├── RunStuck               a run would not stop, and was given up
 └── ProtocolError          what a gateway client is told
     ├── InvalidRequest     its request is wrong
@@ -248,6 +251,24 @@ class RunStuck(HomarusError):
     code = "run.stuck"
 
 
+class RunStopped(HomarusError):
+    """A limit ended a run."""
+
+    code = "run.stopped"
+
+
+class WentInCircles(RunStopped):
+    """The agent repeated the same tool calls and got no further."""
+
+    code = "run.circles"
+
+
+class SpendCapped(RunStopped):
+    """The next model call would cost more than is allowed."""
+
+    code = "run.spend_cap"
+
+
 class StoreError(HomarusError):
     """State could not be read or written."""
 
@@ -318,6 +339,13 @@ class InvalidRequest(ProtocolError):
     code = "protocol.invalid_request"
     wire = "INVALID_REQUEST"
     exit_status = 2
+
+
+class Forbidden(InvalidRequest):
+    """The client may not ask for this; the newest protocol has a word of its own for it."""
+
+    code = "protocol.forbidden"
+    wire = "FORBIDDEN"
 
 
 class Unavailable(ProtocolError):

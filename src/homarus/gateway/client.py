@@ -22,7 +22,13 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Json
 from homarus.gateway import frames
-from homarus.gateway.frames import HANDSHAKE_S, MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, Request
+from homarus.gateway.frames import (
+    HANDSHAKE_S,
+    MAX_BUFFERED_BYTES,
+    MAX_FRAME_BYTES,
+    NEWEST_PROTOCOL,
+    Request,
+)
 from homarus.gateway.method import Call, Caller, Method
 
 if TYPE_CHECKING:
@@ -83,6 +89,11 @@ class Connection:
         self._closing = False
         self.buffered_bytes = 0
         self.dropped = 0  # since the client was last told
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the client asked for the newest protocol."""
+        return self.caller is not None and self.caller.protocol >= NEWEST_PROTOCOL
 
     async def serve(self) -> None:
         """Until the client leaves or is sent away. What it asked for last is still done."""

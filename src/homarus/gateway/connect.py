@@ -8,7 +8,7 @@ from pydantic import Field, Strict, ValidationError
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import Json
 from homarus.gateway.auth import POLICY_VIOLATION
-from homarus.gateway.frames import PROTOCOL, first_error
+from homarus.gateway.frames import NEWEST_PROTOCOL, PROTOCOL, first_error
 from homarus.gateway.method import Params
 
 PROTOCOL_ERROR = 1002
@@ -82,7 +82,8 @@ def read_params(raw: Json) -> ConnectParams:
         params = ConnectParams.model_validate({} if raw is None else raw)
     except ValidationError as exc:
         raise refuse(f"invalid connect params: {first_error(exc)}") from None
-    if not params.min_protocol <= PROTOCOL <= params.max_protocol:
+    low, high = params.min_protocol, params.max_protocol
+    if not (low <= high and low <= NEWEST_PROTOCOL and high >= PROTOCOL):
         raise InvalidRequest(
             "protocol mismatch",
             details={"expectedProtocol": PROTOCOL},

@@ -6,7 +6,7 @@ out together: a client gets the same text in fewer frames, numbered without a ga
 only to the connections that started or joined the run and said they want them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
@@ -39,9 +39,18 @@ _PACE_S_PER_CHAR = 1e-5
 class Sender(Protocol):
     """Where events go: `server.Gateway` is one."""
 
-    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None: ...
+    def broadcast(
+        self,
+        event: str,
+        payload: Json,
+        *,
+        drop_if_slow: bool = False,
+        newest: Mapping[str, Json] | None = None,
+    ) -> None: ...
 
-    def send(self, conn_id: str, event: str, payload: Json) -> None: ...
+    def send(
+        self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
+    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -60,6 +69,7 @@ class LiveRun:
     text_at_s: float = float("-inf")  # when text was last sent: in `agent`, in `chat`
     delta_at_s: float = float("-inf")
     delta_text: str = ""
+    told_text: str = ""  # in the last delta that went out
     alarm: bool = False  # something will be sent a little later
     verbose: bool | None = None
 
@@ -172,14 +182,19 @@ class Events:
         run.delta_at_s = self._clock.monotonic()
         run.delta_text = run.text
         if not _may_be_silence(run.text):
-            self._sender.broadcast("chat", self._delta(run), drop_if_slow=True)
+            goes_on = run.text.startswith(run.told_text)
+            piece = run.text[len(run.told_text) :] if goes_on else run.text
+            newest = _newest(piece, replaces=not goes_on)
+            run.told_text = run.text
+            self._sender.broadcast("chat", self._delta(run), drop_if_slow=True, newest=newest)
 
     def _delta(self, run: LiveRun) -> dict[str, Json]:
         return {**_chat(run, "delta"), "message": _message(run.text, self._clock.now_ms())}
 
     def _catch_up(self, run: LiveRun, conn_id: str) -> None:
         if run.text and not _may_be_silence(run.text):
-            self._sender.send(conn_id, "chat", self._delta(run))
+            newest = _newest(run.told_text, replaces=True)  # the next piece goes on from there
+            self._sender.send(conn_id, "chat", self._delta(run), newest=newest)
 
     async def _tell_tools(self, run: LiveRun, payload: dict[str, Json]) -> None:
         watching = self._joined.get(run.run_id)
@@ -225,6 +240,12 @@ class Events:
 
 def _chat(run: LiveRun, state: str) -> dict[str, Json]:
     return {"runId": run.run_id, "sessionKey": run.session_key, "seq": run.seq, "state": state}
+
+
+def _newest(delta: str, *, replaces: bool) -> dict[str, Json]:
+    """What the newest protocol says of a piece of text; `replace` when it is the whole anew."""
+    told: dict[str, Json] = {"deltaText": delta}
+    return {**told, "replace": True} if replaces else told
 
 
 def _message(text: str, at_ms: int) -> dict[str, Json]:

@@ -16,6 +16,7 @@ from homarus.core.message import Json
 from homarus.core.text import one_line
 
 PROTOCOL = 3
+NEWEST_PROTOCOL = 4  # whose additions a client that asks for it gets
 MAX_FRAME_BYTES = 25 * 1024 * 1024
 MAX_HELLO_BYTES = 64 * 1024  # before a client has shown who it is
 MAX_BUFFERED_BYTES = 50 * 1024 * 1024
@@ -35,6 +36,8 @@ class Request(BaseModel):
     id: str = Field(min_length=1, max_length=MAX_ID_CHARS)
     method: str = Field(min_length=1, max_length=MAX_METHOD_CHARS)
     params: Json = None
+    # Newer clients join requests to a trace of their own by this; nobody here follows one.
+    traceparent: str | None = Field(None, max_length=MAX_ID_CHARS)
 
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

@@ -19,13 +19,13 @@ from homarus.gateway.auth import POLICY_VIOLATION, Auth, Mode, Reason, check_bea
 from homarus.gateway.connect import ConnectParams, DeviceParams, read_params, refuse
 from homarus.gateway.devices import Devices
 from homarus.gateway.door import Barred, Door, Entrance
+from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.identity import PublicKey, auth_payload
 from homarus.gateway.limiter import Limiter, Source
 from homarus.gateway.method import Caller
 from homarus.gateway.pairing import Ask, Device, Role, Token
 from homarus.gateway.scopes import granted, missing
 
-NEWEST_PROTOCOL = 4  # whose additions a client that asks for it gets
 MAX_SKEW_MS = 10 * 60_000
 _PAGES = frozenset({"webchat-ui", "openclaw-control-ui", "webchat"})
 _DEVICE_REASON: Reason = "device_token_mismatch"

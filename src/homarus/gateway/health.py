@@ -2,6 +2,7 @@
 
 from homarus.config.resolve import agents, default_agent
 from homarus.core.message import Json
+from homarus.core.pulse import Pulse
 from homarus.gateway.host import Host
 from homarus.gateway.rows import index_path
 
@@ -9,15 +10,18 @@ FRESH_MS = 60_000
 _RECENT = 5
 
 
-async def look(host: Host) -> dict[str, Json]:
-    """Counts and the newest sessions; no transcript is read, no service is asked."""
+async def look(host: Host, pulse: Pulse) -> dict[str, Json]:
+    """Counts and the newest sessions; no transcript is read, no service is asked.
+
+    It is not `ok` while, and for a minute after, something blocked the event loop.
+    """
     started = host.clock.monotonic()
     config = host.loaded.config
     default = default_agent(config)
     rows = [await _agent(host, agent, is_default=agent == default) for agent in agents(config)]
     own = next(row for row in rows if row["isDefault"])
     return {
-        "ok": True,
+        "ok": not pulse.is_red,
         "ts": host.clock.now_ms(),
         "durationMs": round((host.clock.monotonic() - started) * 1000),
         "channels": {},
@@ -27,6 +31,16 @@ async def look(host: Host) -> dict[str, Json]:
         "defaultAgentId": default,
         "agents": rows,
         "sessions": own["sessions"],
+        "loop": loop_figures(pulse),
+    }
+
+
+def loop_figures(pulse: Pulse) -> dict[str, Json]:
+    """How late the event loop ran in the last minutes, and how often it was blocked."""
+    return {
+        "lagP99Ms": round(pulse.p99_ms, 1),
+        "lagMaxMs": round(pulse.max_ms, 1),
+        "stalls": pulse.stalls,
     }
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from homarus import __version__
 from homarus.config.resolve import default_agent
 from homarus.core.message import Json
-from homarus.gateway.frames import MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, PROTOCOL, TICK_S
+from homarus.gateway.attachments import MAX_BYTES
+from homarus.gateway.frames import MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, NEWEST_PROTOCOL, TICK_S
 
 if TYPE_CHECKING:
     from homarus.gateway.handshake import Accepted
@@ -23,7 +24,7 @@ def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
     methods = sorted(name for name, method in gateway.methods.items() if method.advertised)
     told: dict[str, Json] = {
         "type": "hello-ok",
-        "protocol": PROTOCOL,
+        "protocol": accepted.caller.protocol,
         "server": {
             "version": __version__,
             "host": socket.gethostname(),
@@ -37,7 +38,20 @@ def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
             "tickIntervalMs": round(TICK_S * 1000),
         },
     }
-    return told | ({"auth": dict(accepted.auth)} if accepted.auth else {})
+    if accepted.auth:
+        told["auth"] = dict(accepted.auth)
+    if accepted.caller.protocol >= NEWEST_PROTOCOL:
+        _add_newest(told, gateway, accepted)
+    return told
+
+
+def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "Accepted") -> None:
+    """What a client of the newest protocol is told beside."""
+    caller = accepted.caller
+    told.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
+    told["policy"]["attachments"] = {"maxBytes": MAX_BYTES, "maxImageBytes": MAX_BYTES}
+    if caller.may("read"):
+        told["snapshot"]["appliedConfigHash"] = gateway.host.loaded.hash
 
 
 def _snapshot(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:

@@ -10,6 +10,7 @@ from homarus.config.load import Loaded
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
+from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.providers.models import Models
 from homarus.sessions.notices import Notices
@@ -29,6 +30,7 @@ class Host(Protocol):
     bus: Bus
     clock: Clock
     notices: Notices
+    lanes: Lanes
 
     def agent(self, agent_id: str) -> Agent:
         """An agent with its workspace in place; UnknownName when there is none."""
@@ -50,6 +52,10 @@ class Host(Protocol):
 
     def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
         """Have a message answered; the future is done when the run that answers it is."""
+        ...
+
+    def nudge(self) -> None:
+        """Replies are due again: have them carried."""
         ...
 
     async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:

@@ -17,6 +17,7 @@ from homarus import __version__
 from homarus.config.paths import Paths
 from homarus.core.errors import (
     AgentTimeout,
+    Forbidden,
     HomarusError,
     InvalidRequest,
     NotPaired,
@@ -39,7 +40,7 @@ POST = "gateway.json"  # in the state directory, while a gateway serves it
 SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
 _MAX_EVENTS = 100_000
 _ERRORS: dict[str, type[ProtocolError]] = {
-    kind.wire: kind for kind in (InvalidRequest, NotPaired, AgentTimeout, Unavailable)
+    kind.wire: kind for kind in (InvalidRequest, Forbidden, NotPaired, AgentTimeout, Unavailable)
 }
 
 

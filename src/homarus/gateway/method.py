@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import Forbidden, InvalidRequest
 from homarus.core.message import Json
 from homarus.core.value import dataclass
-from homarus.gateway.frames import first_error
+from homarus.gateway.frames import NEWEST_PROTOCOL, first_error
 
 if TYPE_CHECKING:
     from homarus.gateway.host import Host
@@ -104,12 +104,21 @@ class Method:
 
     async def __call__(self, call: Call, raw: Json) -> Json:
         if not call.caller.may(self.scope):
-            raise InvalidRequest(f"missing scope: operator.{self.scope}")
+            raise missing_scope(call.caller, f"operator.{self.scope}")
         try:
             params = self.params.model_validate({} if raw is None else raw)
         except ValidationError as exc:
             raise InvalidRequest(f"invalid {self.name} params: {first_error(exc)}") from None
         return await self.run(call, params)
+
+
+def missing_scope(caller: Caller, scope: str) -> InvalidRequest:
+    """What a caller is told who may not ask for this, in the words of its protocol."""
+    message = f"missing scope: {scope}"
+    if caller.protocol < NEWEST_PROTOCOL:
+        return InvalidRequest(message)
+    told = {"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}
+    return Forbidden(message, details=told)
 
 
 def method(

@@ -63,9 +63,10 @@ class Pages:
         await send({"type": "websocket.http.response.body", "body": response.body})
 
     async def _health(self, _request: Request) -> Response:
-        ready = self._gateway.ready.is_set()
-        state = {"ok": ready, "status": "live" if ready else "starting"}
-        return JSONResponse(state, 200 if ready else 503, _HEADERS)
+        ready, blocked = self._gateway.ready.is_set(), self._gateway.pulse.is_red
+        told = "starting" if not ready else "blocked" if blocked else "live"
+        ok = ready and not blocked
+        return JSONResponse({"ok": ok, "status": told}, 200 if ok else 503, _HEADERS)
 
     async def _metrics(self, request: Request) -> Response:
         self._gateway.gate.check_bearer(Door.from_scope(request.scope))
@@ -98,6 +99,9 @@ def metrics_text(gateway: Gateway) -> str:
         ("connections", "gauge", "Clients connected now.", len(gateway.connections)),
         ("runs", "gauge", "Runs under way.", len(gateway.events.live())),
         ("uptime_seconds", "gauge", "Since the start.", gateway.uptime_ms / 1000),
+        ("loop_lag_p99_seconds", "gauge", "How late the loop runs.", gateway.pulse.p99_ms / 1000),
+        ("loop_lag_max_seconds", "gauge", "How late at most.", gateway.pulse.max_ms / 1000),
+        ("loop_stalls_total", "counter", "Times the loop was blocked.", gateway.pulse.stalls),
         ("memory_bytes", "gauge", "Resident memory.", memory_bytes()),
         ("connections_total", "counter", "Clients that came in.", counts.connections),
         ("refused_total", "counter", "Requests turned away at the door.", counts.refused),

@@ -23,7 +23,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, InUse, UserError
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
-from homarus.core.tasks import supervise
+from homarus.core.tasks import supervise, task_group
 from homarus.core.value import dataclass
 from homarus.gateway.auth import Auth, resolve_auth
 from homarus.gateway.handshake import Gate
@@ -157,7 +157,7 @@ async def _attend(
     gateway.watch = watch
     if plan.problem:
         _reject(gateway, plan.problem)
-    async with asyncio.TaskGroup() as group:
+    async with task_group() as group:
         watching = supervise("config watch", watch.run, clock=plan.clock, backoff=Backoff())
         running = [group.create_task(gateway.run(program)), group.create_task(watching)]
         port = gateway.gate.entrance.port

@@ -14,9 +14,11 @@ from typing import Any
 from homarus import __version__
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.faults import fault
 from homarus.core.message import Json
+from homarus.core.pulse import Pulse
 from homarus.core.retry import Backoff
-from homarus.core.tasks import contain, supervise
+from homarus.core.tasks import contain, supervise, task_group
 from homarus.core.value import dataclass
 from homarus.gateway import frames
 from homarus.gateway.client import POLICY, RESTART, Connection
@@ -83,6 +85,7 @@ class Gateway:
         self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
         self.memo = Memo(self.clock)
         self.health: Mapping[str, Json] = {}
+        self.pulse = Pulse()
         self.config_problem = ""  # why the file on disk is not the one in use
         self.watch: Watch | None = None  # of the config
         self._connections: dict[str, Connection] = {}
@@ -114,13 +117,14 @@ class Gateway:
     async def run(self, host: Host) -> None:
         """Serve with this program behind, until cancelled."""
         with host.bus.subscribe(BUS_SIZE) as news:
-            async with asyncio.TaskGroup() as group:
+            async with task_group() as group:
                 self._group = group
                 await self._recover(host)  # before any new message could be taken for an old one
                 self._host = host
                 self.ready.set()
                 try:
                     group.create_task(self._keep_up("tick", self._tick))
+                    group.create_task(self.pulse.run(), name="pulse")
                     await self._keep_up("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None
@@ -150,8 +154,18 @@ class Gateway:
             raise Unavailable(f"{name}: {why}")
         raise InvalidRequest(f"unknown method: {name}")
 
-    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None:
-        """Tell every client that may know; each such event has the next number."""
+    def broadcast(
+        self,
+        event: str,
+        payload: Json,
+        *,
+        drop_if_slow: bool = False,
+        newest: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Tell every client that may know; each such event has the next number.
+
+        `newest` is what clients of the newest protocol are told beside.
+        """
         self._seq += 1
         version = self.state_version if event in {"presence", "health"} else None
         scope = next(scope for start, scope in _GUARDS if event.startswith(start))
@@ -159,14 +173,22 @@ class Gateway:
         if not told:
             return
         text = frames.event(event, payload, self._seq, version)
+        more = ""
         self.counts.events += len(told)
         for connection in told:
-            connection.tell(text, drop_if_slow=drop_if_slow)
+            wants_more = newest is not None and connection.is_newest
+            if wants_more and not more:
+                more = frames.event(event, {**payload, **(newest or {})}, self._seq, version)
+            connection.tell(more if wants_more else text, drop_if_slow=drop_if_slow)
 
-    def send(self, conn_id: str, event: str, payload: Json) -> None:
+    def send(
+        self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
+    ) -> None:
         """Tell one client; such an event has no number."""
         if connection := self._connections.get(conn_id):
             self.counts.events += 1
+            if newest is not None and connection.is_newest:
+                payload = {**payload, **newest}
             connection.tell(frames.event(event, payload))
 
     def start(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -248,6 +270,8 @@ class Gateway:
     async def _let_runs_end(self, host: Host) -> None:
         """Wait for live runs, and until their last word is on its way to the clients."""
         deadline_s = self.clock.monotonic() + DRAIN_S
+        if self._are_live(host):
+            fault("drain.begun")
         while self._are_live(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
         for run in self.events.live():
@@ -269,7 +293,7 @@ class Gateway:
     async def _refresh_health(self) -> None:
         """Look anew when the picture is old."""
         if self.clock.now_ms() - int(self.health.get("ts", 0)) >= FRESH_MS:
-            self.note_health(await look(self.host))
+            self.note_health(await look(self.host, self.pulse))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         async def wait() -> None:

@@ -7,14 +7,11 @@ and neither key nor body is logged.
 """
 
 import asyncio
-import importlib
 import ipaddress
-import logging
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
@@ -26,14 +23,13 @@ from homarus.providers.failures import Subject, broken, refused, timed_out, unre
 from homarus.providers.sse import MAX_EVENT_BYTES, EventReader, EventTooLong
 
 if TYPE_CHECKING:
-    import httpx2
+    from homarus.providers.exchange import Reply, Service
+    from homarus.providers.line import ExchangeFailed
 
 MAX_ERROR_BYTES = 64 * 1024
 # All of one streamed answer: a token costs up to 400 bytes on the wire, an answer 128k tokens.
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-KEEP_S = 30.0  # how long an unused connection is kept
 DRAIN_S = 0.1  # how long the end of a finished answer may take, so that its connection is kept
-UPLOAD_BYTES = 256 * 1024
 NO_ADDRESS = "that is not an address (http://… or https://…)"
 
 
@@ -65,7 +61,7 @@ class Endpoint:
     ) -> None:
         self._settings, self._clock = settings, clock
         self._key_header = "Authorization" if settings.auth_header else key_header
-        self._client: httpx2.AsyncClient | None = None
+        self._service: Service | None = None
         self._secrets = (settings.api_key.strip(), *settings.headers.values())
         self._shown_url = _without_secrets(settings.base_url)
 
@@ -81,43 +77,44 @@ class Endpoint:
         url = _joined(self._settings.base_url, path)
         if not url:
             raise unreachable(subject, NO_ADDRESS)
-        client = await self._connected()
-        httpx2 = sys.modules["httpx2"]
+        # Loaded with the first request: to make a provider must cost nothing.
+        from homarus.providers.exchange import target_of
+        from homarus.providers.line import ExchangeFailed
+
         all_headers = self._headers(subject, headers, len(body))
+        service = self._reached(subject)
         answer: Answer | None = None
         try:
-            async with client.stream(
-                "POST", url, content=_upload(body), headers=all_headers
-            ) as response:
-                if not response.is_success:
-                    told = await _beginning(response)
-                    raise refused(
-                        subject,
-                        response.status_code,
-                        told,
-                        response.headers,
-                        self._clock.now_ms(),
-                    )
+            async with service.post(target_of(urlsplit(url)), all_headers, body) as reply:
+                if not 200 <= reply.status < 300:
+                    told = await _beginning(reply)
+                    now_ms = self._clock.now_ms()
+                    raise refused(subject, reply.status, told, reply.headers, now_ms)
                 fault("provider.asked")
-                answer = Answer(response, subject)
+                answer = Answer(reply, subject)
                 yield answer
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as exc:
+        except ExchangeFailed as exc:
             raise self._failure(exc, subject, answered=answer is not None) from exc
 
     async def close(self) -> None:
         """Hang up for good."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        service, self._service = self._service, None
+        if service is not None:
+            await service.close()
 
-    async def _connected(self) -> "httpx2.AsyncClient":
-        if self._client is None:
-            if "httpx2" not in sys.modules:
-                # 0.1 s of work, once: in a thread, so that other sessions are not held up.
-                await asyncio.to_thread(importlib.import_module, "httpx2")
-            if self._client is None:  # nobody else made it meanwhile
-                self._client = _client(self._settings)
-        return self._client
+    def _reached(self, subject: Subject) -> "Service":
+        if self._service is None:
+            from homarus.providers.exchange import Service, proxy_for
+
+            settings, address = self._settings, _split(self._settings.base_url)
+            proxy = "" if _is_loopback(address.hostname or "") else proxy_for(address)
+            try:
+                self._service = Service(
+                    address, connect_s=settings.connect_s, idle_s=settings.idle_s, proxy=proxy
+                )
+            except UnicodeError as exc:
+                raise unreachable(subject, NO_ADDRESS) from exc
+        return self._service
 
     def _headers(
         self, subject: Subject, extra: Mapping[str, str], body_bytes: int
@@ -148,38 +145,27 @@ class Endpoint:
             headers[name] = value
         return headers
 
-    def _failure(self, exc: Exception, subject: Subject, *, answered: bool) -> ProviderError:
+    def _failure(self, exc: "ExchangeFailed", subject: Subject, *, answered: bool) -> ProviderError:
         """The error for an exchange that did not come to an answer, or not to its end."""
-        import httpx2
-
-        match exc:
-            case httpx2.ConnectTimeout():
-                return unreachable(
-                    subject, f"nobody answered within {self._settings.connect_s:g} s"
-                )
-            case httpx2.TimeoutException():
-                return timed_out(subject, self._settings.idle_s)
-            case httpx2.TransportError() | httpx2.DecodingError() if answered:
-                return broken(subject, f"the connection was cut: {_words(exc)}")
-            case httpx2.LocalProtocolError():
-                return BadRequest(
-                    subject.tell(f"the request cannot be sent: {_words(exc)}"),
-                    fix=f"check the headers of provider {subject.provider!r}",
-                )
-            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | UnicodeError():
-                return unreachable(subject, NO_ADDRESS)
-            case _:
-                return unreachable(subject, _words(exc))
+        if exc.trouble == "silent":
+            return timed_out(subject, self._settings.idle_s)
+        if exc.trouble == "unsendable":
+            return BadRequest(
+                subject.tell(f"the request cannot be sent: {exc}"),
+                fix=f"check the headers of provider {subject.provider!r}",
+            )
+        if answered:
+            return broken(subject, f"the connection was cut: {exc}")
+        return unreachable(subject, str(exc))
 
 
 class Answer:
     """A successful answer whose body is still coming."""
 
-    def __init__(self, response: "httpx2.Response", subject: Subject) -> None:
+    def __init__(self, reply: "Reply", subject: Subject) -> None:
         self._subject = subject
-        self._type = response.headers.get("content-type", "").lower()
-        plain = response.headers.get("content-encoding", "identity").lower() == "identity"
-        self._pieces = response.aiter_raw() if plain else response.aiter_bytes()
+        self._type = reply.headers.get("content-type", "").lower()
+        self._pieces = reply.pieces()
 
     async def events(self) -> AsyncGenerator[str, None]:
         """The data of each event; an answer in plain JSON is one event."""
@@ -246,52 +232,20 @@ class Answer:
         return broken(self._subject, "the answer is too long to be one")
 
 
-def _client(settings: Settings) -> "httpx2.AsyncClient":
-    import ssl
-
-    import httpx2
-
-    # At INFO it logs each request's URL, which may carry a key.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
-    address = _split(settings.base_url)
-    timeout = httpx2.Timeout(settings.idle_s, connect=settings.connect_s, pool=None)
-    limits = httpx2.Limits(
-        max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEP_S
-    )
-    # Loading the certificates takes 30 ms; without TLS nobody asks for them.
-    verify: Any = True if address.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx2.AsyncClient(
-        timeout=timeout,
-        limits=limits,
-        verify=verify,
-        trust_env=not _is_loopback(address.hostname or ""),
-    )
-
-
-async def _beginning(response: "httpx2.Response") -> bytes:
+async def _beginning(reply: "Reply") -> bytes:
     """The first part of an error's body; what cannot be read is left out."""
-    import httpx2
+    from homarus.providers.line import ExchangeFailed
 
     told = bytearray()
     try:
-        async with aclosing(response.aiter_bytes()) as pieces:
+        async with aclosing(reply.pieces()) as pieces:
             async for piece in pieces:
                 told += piece
                 if len(told) >= MAX_ERROR_BYTES:
                     break
-    except httpx2.HTTPError:
+    except ExchangeFailed:
         pass
     return bytes(told[:MAX_ERROR_BYTES])
-
-
-def _upload(body: bytes) -> "bytes | AsyncIterator[bytes]":
-    """A large body goes in pieces: its deadline is between bytes, not for the whole."""
-    return body if len(body) <= UPLOAD_BYTES else _in_pieces(body)
-
-
-async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), UPLOAD_BYTES):
-        yield body[start : start + UPLOAD_BYTES]
 
 
 def _split(url: str) -> SplitResult:
@@ -331,7 +285,3 @@ def _is_loopback(host: str) -> bool:
 
 def _fits_a_header(text: str) -> bool:
     return text.isascii() and text.isprintable()
-
-
-def _words(exc: Exception) -> str:
-    return str(exc) or type(exc).__name__

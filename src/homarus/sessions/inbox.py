@@ -137,7 +137,8 @@ class Inbox(Generic[Outcome]):
         interrupt: Callable[[str], object],
         settle: Callable[[Sequence[Accepted], str], Awaitable[None]],
     ) -> None:
-        self._start, self._group, self._clock = start, group, clock
+        self._group: asyncio.TaskGroup = group
+        self._start, self._clock = start, clock
         self._settings, self._interrupt, self._settle = settings, interrupt, settle
         self._boxes: dict[str, _Box[Outcome]] = {}
         self._closed = False

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from homarus.core.clock import Clock
 from homarus.core.errors import Conflict, UserError
@@ -328,29 +329,32 @@ class Sessions:
     def __init__(self, store: Store, clock: Clock, *, kept: int = _KEPT) -> None:
         self._store, self._clock, self._kept = store, clock, kept
         self._loaded: OrderedDict[str, Session] = OrderedDict()
+        self._held: WeakValueDictionary[str, Session] = WeakValueDictionary()  # by somebody
 
     async def load(self, key: str, agent: str, *, cwd: str = "") -> Session:
         """The session of this key; a new one when there is none."""
         record = await self._store.session(key)
-        session = self._loaded.get(key)
+        session = self._held.get(key)
         if session is None or not await session.is_current(record):
             record = record or _new_record(key, agent, self._clock.now_ms())
             session = Session(self._store, self._clock, record, cwd)
             await session.read()
-        self._loaded[key] = session
+        self._loaded[key] = self._held[key] = session
         self._loaded.move_to_end(key)
         while len(self._loaded) > self._kept:
             self._loaded.popitem(last=False)
         return session
 
-    def loaded(self, key: str) -> Session | None:
-        """The session if it is at hand: one with a live run is."""
-        return self._loaded.get(key)
+    def entry(self, key: str) -> Mapping[str, Json]:
+        """The settings of a session that is at hand, as one with a live run is; else none."""
+        session = self._held.get(key)
+        return session.record.data if session else {}
 
     async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
         """Forget a session; whether there was one. Its transcript is put aside, or left there."""
         record = await self._store.session(key)
         self._loaded.pop(key, None)
+        self._held.pop(key, None)
         if record is None:
             return False
         async with self._store.commit() as unit:

@@ -5,7 +5,7 @@ who knows the time zone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from homarus.core.message import Json, Usage
@@ -100,6 +100,14 @@ class Summary:
         for one in self.days.values():
             day.add(one)
         return day
+
+
+def fresh_tokens(data: Mapping[str, Json] | None) -> int | None:
+    """The size of a session's last prompt as its record tells it; None when that is outdated."""
+    total = data.get("totalTokens") if data else None
+    if not isinstance(total, int) or (data and data.get("totalTokensFresh") is False):
+        return None
+    return total
 
 
 def summarise(entries: Iterable[Entry], day_of: Callable[[int], str]) -> Summary:

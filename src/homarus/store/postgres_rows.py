@@ -122,6 +122,8 @@ async def accept(db: Db, who: Principal, arrival: Arrival, inbound: Inbound) -> 
             return Acceptance("duplicate", read_accepted(known))
         if place := await _insert(db, who, other):
             return Acceptance("conflict", other.row(inbound, place))
+        if known := await _count(db, who, other):  # it came in between the two
+            return Acceptance("duplicate", read_accepted(known))
     raise Conflict(f"there is no room beside message {arrival.message_id}")
 
 

@@ -269,7 +269,7 @@ class _Chat:
     def answer_s(self, message: Offered) -> float:
         """How long its answer took, up to the last part."""
         parts = (s for s in self.sends if any(mark in s.text for mark in message.marks))
-        return max(send.at_s for send in parts) - message.offered_s
+        return max((send.at_s for send in parts), default=message.offered_s) - message.offered_s
 
     def _was_told(self, message: Offered) -> bool:
         """Whether something was sent since that is nobody's answer."""
@@ -318,15 +318,22 @@ class Ledger:
     async def __aexit__(self, *_exc: object) -> None:
         if self._server is not None:
             self._server.close()
+        await _turn()  # who was let in a moment ago gets a task
         for task in self._tasks:
             task.cancel()
         # Not told of the test's own exception: it would come back wrapped in a group.
         await self._group.__aexit__(None, None, None)
+        await _turn()  # the last sockets are closed
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._group.create_task(self._talk(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            writer.transport.abort()  # also when it was cancelled before it began
+
+        task.add_done_callback(done)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after the other."""
@@ -337,10 +344,7 @@ class Ledger:
                 await write_whole(writer, status, json.dumps(answer).encode())
         except (ConnectionError, asyncio.IncompleteReadError, ValueError, HungUp):
             pass  # it left, does not speak HTTP, or is hung up on
-        except asyncio.CancelledError:
-            writer.transport.abort()  # nobody waits for what was not sent yet
-            raise
-        finally:
+        else:
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
@@ -407,6 +411,11 @@ class Ledger:
         if trouble.status == 200:
             return 200, {"messageId": message_id}
         return trouble.status, {"error": "as it was told", "afterS": trouble.after_s}
+
+
+async def _turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def _listed(rows: Iterable[Offered | Send | Attempt]) -> list[dict[str, Json]]:

@@ -275,6 +275,8 @@ class MemorySteps:
         self._add(step)
 
     def send_started(self, parcel_id: str, lease: Lease) -> None:
+        parcel_id = storable(parcel_id)
+
         def step(rows: JournalRows) -> None:
             sent = rows.parcel(parcel_id, lease, "pending", "sending")
             parcel = replace(sent.parcel, state="sending", attempts=sent.parcel.attempts + 1)
@@ -292,6 +294,8 @@ class MemorySteps:
         why: str = "",
         not_before_ms: int = 0,
     ) -> None:
+        parcel_id = storable(parcel_id)
+
         def step(rows: JournalRows) -> None:
             sent = rows.parcel(parcel_id, lease, "sending")
             if sent.token != lease.token:
@@ -350,11 +354,12 @@ class MemoryJournal:
     async def rows(
         self, *states: State, session: str | None = None, limit: int | None = None
     ) -> Sequence[Accepted]:
+        wanted = None if session is None else storable(session)
         found = [
             message.row
             for message in self._read().messages.values()
             if (not states or message.row.state in states)
-            and session in {None, message.row.session}
+            and wanted in {None, message.row.session}
         ]
         return found if limit is None else found[max(0, len(found) - max(limit, 0)) :]
 
@@ -368,11 +373,12 @@ class MemoryJournal:
     async def parcels(
         self, *states: ParcelState, channel: str | None = None, limit: int | None = None
     ) -> Sequence[Parcel]:
+        wanted = None if channel is None else storable(channel)
         found = [
             sent.parcel
             for sent in self._read().parcels.values()
             if (not states or sent.parcel.state in states)
-            and channel in {None, sent.parcel.address.channel}
+            and wanted in {None, sent.parcel.address.channel}
         ]
         return found if limit is None else found[: max(limit, 0)]
 

@@ -6,12 +6,13 @@ It is written as an adapter should be: it translates, says by an error's class w
 leaves the rest to core.
 """
 
+import asyncio
 import json
 import logging
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 POLL_S = 20.0
 CONNECT_S = 5.0
+READY_S = 5.0
 ANSWER_S = 10.0  # over the time a service was asked to wait
 
 
@@ -41,6 +43,7 @@ class ScriptedChannel:
         self.name, self.account, self.capabilities = name, account, capabilities
         self._url = url
         self._client: httpx2.AsyncClient | None = None
+        self._ready = asyncio.Event()
 
     async def run(self, receive: Receive) -> None:
         """Read from where we left off; each message is acknowledged once it is kept."""
@@ -80,10 +83,21 @@ class ScriptedChannel:
             base_url=self._url, limits=limits, timeout=timeout, verify=verify, trust_env=False
         ) as client:
             self._client = client
+            self._ready.set()
             try:
                 yield
             finally:
+                self._ready.clear()
                 self._client = None
+
+    async def _client_soon(self) -> "httpx2.AsyncClient":
+        """The client; at a start, what is owed may come before it is there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_S):
+                await self._ready.wait()
+        if self._client is None:
+            raise SendFailed(f"{self.name} is not connected", retryable=True)
+        return self._client
 
     async def _get(self, path: str, **asked: float | str) -> Json:
         return await self._ask("GET", path, params=asked)
@@ -92,10 +106,9 @@ class ScriptedChannel:
         """The service's answer; an error's class says what is known about what was asked."""
         import httpx2
 
-        if self._client is None:
-            raise SendFailed(f"{self.name} is not connected", retryable=True)
+        client = await self._client_soon()
         try:
-            response = await self._client.request(method, path, **request)
+            response = await client.request(method, path, **request)
             told = response.json()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise SendFailed(f"{self.name} cannot be reached: {exc}", retryable=True) from exc

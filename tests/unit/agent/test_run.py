@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,18 @@ from homarus.agent.agent import Agent
 from homarus.agent.books import EMPTY
 from homarus.agent.run import Outcome, Runner
 from homarus.core.bus import Bus
-from homarus.core.errors import LeaseLost, Overloaded, ProviderError, RunBroke, UnknownName
+from homarus.core.errors import (
+    LeaseLost,
+    Overloaded,
+    ProviderError,
+    RunBroke,
+    RunStuck,
+    UnknownName,
+)
 from homarus.core.event import RunEnded, TextAdded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Address, Inbound, Message, ToolCall, ToolReturn, Wishes, user
+from homarus.core.watchdog import Watchdog
 from homarus.providers.base import Delta, Provider, Request, TextDelta
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
@@ -55,6 +64,8 @@ class Stage:
             words=lambda _key, inbound: inbound.text,
             pack=self.pack,
             posted=self.note_post,
+            watchdog=Watchdog(),
+            grace_s=0.05,
         )
 
     def steer(self, _key: str) -> list[Accepted]:
@@ -289,6 +300,40 @@ def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> Non
     outcome = stage.run(message())
     assert isinstance(outcome.error, LeaseLost)
     assert (stage.row().why, stage.messages(), stage.parcels()) == ("by another", [], [])
+
+
+def test_a_run_that_does_not_stop_when_told_is_given_up_and_its_lane_is_free(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Deaf(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+            if self.requests:
+                yield say("heard")
+                return
+            self.requests.append(request)
+            for _ in range(2):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+            yield say("too late")
+
+    stage = Stage(tmp_path)
+    stage.provider = Deaf([])
+
+    async def main() -> tuple[Outcome, Outcome]:
+        first = await stage.accept(message(wishes=Wishes(timeout_s=0.02)))
+        again = Inbound("2", Address("test", "1"), "ann", "again", run_id="r2")
+        second = await stage.accept(again)
+        stuck = await stage.runner(KEY, [first])
+        answered = await stage.runner(KEY, [second])
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # and now it ends
+            await asyncio.wait([task])
+        return stuck, answered
+
+    stuck, answered = asyncio.run(main())
+    assert isinstance(stuck.error, RunStuck) and answered.status == "answered"
+    assert stage.row().state == "reported" and "stream" in caplog.text
+    assert ("assistant", "too late") not in stage.messages()
 
 
 def test_a_wish_for_a_model_beats_session_and_agent(tmp_path: Path) -> None:

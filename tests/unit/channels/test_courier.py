@@ -11,7 +11,7 @@ from homarus.channels import courier as module
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive
 from homarus.channels.courier import LOOK_S, Courier
 from homarus.core import faults
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed, StoreError
+from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed, StoreError
 from homarus.core.message import Address, Outbound
 from homarus.core.retry import Backoff
 from homarus.store.journal import Parcel, ParcelState
@@ -26,7 +26,7 @@ BROKEN = ChannelError("the connection broke")
 Step: TypeAlias = Exception | asyncio.Event | None
 
 
-class Service:
+class Carrier:
     """A channel that does as its script says, send by send; then it takes everything."""
 
     name = "svc"
@@ -52,7 +52,7 @@ class Service:
         return Receipt(f"id-{message.key}")
 
 
-class Listed(Service):
+class Listed(Carrier):
     """One that can be asked; `there` is what arrived, an exception when it cannot tell."""
 
     def __init__(self, *script: Step) -> None:
@@ -136,7 +136,7 @@ async def leave_sending(stage: Stage, parcel_id: str, chat: str = "a") -> None:
 
 
 def test_the_parcels_of_a_chat_go_out_in_order_with_their_receipts() -> None:
-    service = Service()
+    service = Carrier()
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2", "3")
@@ -149,7 +149,7 @@ def test_the_parcels_of_a_chat_go_out_in_order_with_their_receipts() -> None:
 
 def test_a_chat_that_hangs_delays_no_other() -> None:
     gate = asyncio.Event()
-    service = Service(gate)
+    service = Carrier(gate)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2", chat="a")
@@ -165,7 +165,7 @@ def test_a_chat_that_hangs_delays_no_other() -> None:
 
 def test_only_so_many_chats_are_sent_to_at_once_and_none_is_forgotten() -> None:
     gate = asyncio.Event()
-    service = Service(*[gate] * 9)
+    service = Carrier(*[gate] * 9)
 
     async def body(stage: Stage) -> None:
         for number in range(9):
@@ -181,7 +181,7 @@ def test_only_so_many_chats_are_sent_to_at_once_and_none_is_forgotten() -> None:
 
 def test_what_is_posted_while_its_chat_is_being_sent_to_follows() -> None:
     gate = asyncio.Event()
-    service = Service(gate)
+    service = Carrier(gate)
 
     async def body(stage: Stage) -> None:
         await stage.post("1")
@@ -197,7 +197,7 @@ def test_what_is_posted_while_its_chat_is_being_sent_to_follows() -> None:
 
 
 def test_a_refusal_for_now_is_tried_again_later_and_the_chat_keeps_its_order() -> None:
-    service = Service(LATER, LATER)
+    service = Carrier(LATER, LATER)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2")
@@ -219,7 +219,7 @@ def test_a_refusal_for_now_is_tried_again_later_and_the_chat_keeps_its_order() -
 
 
 def test_a_service_that_says_when_to_come_back_is_obeyed() -> None:
-    service = Service(SendFailed("slow down", retryable=True, after_s=3))
+    service = Carrier(SendFailed("slow down", retryable=True, after_s=3))
 
     async def body(stage: Stage) -> None:
         await stage.post("1")
@@ -234,7 +234,7 @@ def test_a_service_that_says_when_to_come_back_is_obeyed() -> None:
 def test_a_refusal_for_good_is_said_aloud_and_the_rest_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    service = Service(NEVER)
+    service = Carrier(NEVER)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2")
@@ -249,7 +249,7 @@ def test_a_refusal_for_good_is_said_aloud_and_the_rest_goes_on(
 def test_what_is_too_old_is_given_up_aloud_when_its_time_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    service = Service(*[LATER] * 3)
+    service = Carrier(*[LATER] * 3)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", ttl_ms=15_000)
@@ -273,7 +273,7 @@ def test_what_is_too_old_is_given_up_aloud_when_its_time_is_over(
 def test_an_unknown_outcome_is_never_sent_again_where_nobody_can_tell(
     trouble: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service(trouble)
+    service = Carrier(trouble)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2", "3")
@@ -288,7 +288,7 @@ def test_an_unknown_outcome_is_never_sent_again_where_nobody_can_tell(
 
 
 def test_a_service_that_does_not_answer_in_time_leaves_an_unknown_outcome() -> None:
-    service = Service(asyncio.Event())
+    service = Carrier(asyncio.Event())
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2")
@@ -300,7 +300,7 @@ def test_a_service_that_does_not_answer_in_time_leaves_an_unknown_outcome() -> N
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
 def test_an_idempotent_service_gets_it_again_under_the_same_key(trouble: Exception) -> None:
-    service = Service(trouble, idempotent=True)
+    service = Carrier(trouble, idempotent=True)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2")
@@ -330,6 +330,54 @@ def test_a_service_that_can_be_asked_is_asked_before_anything_is_sent_again() ->
     carry(service, body)
 
 
+def test_one_wait_after_another_is_waited_for_without_looking_all_the_time() -> None:
+    """It may have arrived; it has not; and the service is busy."""
+    service = Listed(BROKEN, LATER)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        await stage.clock.advance(10)
+        assert service.looked == 1 and service.asked == ["1", "1"]
+        slept = len(stage.clock.slept)
+        await stage.clock.advance(19)
+        assert service.asked == ["1", "1"] and len(stage.clock.slept) < slept + 5
+        await stage.clock.advance(1)
+        assert service.taken == ["1"]
+
+    carry(service, body)
+
+
+def test_a_wait_is_not_begun_anew_whenever_something_ends() -> None:
+    gate = asyncio.Event()
+    service = Carrier(LATER, gate)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", chat="a")
+        await stage.settle()
+        await stage.post("2", chat="b")
+        await stage.clock.advance(9)
+        gate.set()
+        await stage.until("2", "sent")
+        await stage.clock.advance(1)
+        assert service.taken == ["2", "1"]
+
+    carry(service, body)
+
+
+@pytest.mark.parametrize("after_s", [0.0, -5.0, float("nan")])
+def test_a_service_that_says_at_once_is_not_stormed(after_s: float) -> None:
+    service = Carrier(*[SendFailed("again", retryable=True, after_s=after_s)] * 3)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        await stage.clock.advance(0.9)
+        assert service.asked == ["1"]
+        await stage.clock.advance(2.1)
+        assert service.taken == ["1"] and len(service.asked) == 4
+
+    carry(service, body)
+
+
 def test_while_a_service_cannot_tell_nothing_is_sent_again() -> None:
     service = Listed(BROKEN)
     service.there = {"1": ChannelError("no answer")}
@@ -349,14 +397,14 @@ def test_while_a_service_cannot_tell_nothing_is_sent_again() -> None:
 @pytest.mark.parametrize(
     ("service", "asked", "state"),
     [
-        (Service(), ["2"], "unknown"),
-        (Service(idempotent=True), ["1", "2"], "sent"),
+        (Carrier(), ["2"], "unknown"),
+        (Carrier(idempotent=True), ["1", "2"], "sent"),
         (Listed(), ["1", "2"], "sent"),
     ],
     ids=["plain", "idempotent", "lookup"],
 )
 def test_what_an_earlier_process_was_sending_is_resolved_first(
-    service: Service, asked: list[str], state: ParcelState
+    service: Carrier, asked: list[str], state: ParcelState
 ) -> None:
     async def body(stage: Stage) -> None:
         await leave_sending(stage, "1")
@@ -380,7 +428,7 @@ def test_what_arrived_before_the_kill_is_not_sent_again_where_one_can_ask() -> N
 
 
 def test_an_unknown_outcome_that_is_too_old_is_not_called_dead() -> None:
-    service = Service(idempotent=True)
+    service = Carrier(idempotent=True)
 
     async def body(stage: Stage) -> None:
         await stage.settle()
@@ -394,7 +442,7 @@ def test_an_unknown_outcome_that_is_too_old_is_not_called_dead() -> None:
 
 def test_a_refused_credential_stops_the_courier_and_the_parcels_wait() -> None:
     refused = ChannelAuthFailed("token revoked")
-    service = Service(refused)
+    service = Carrier(refused)
 
     async def main() -> None:
         async with MemoryStore() as store:
@@ -417,9 +465,28 @@ def test_a_refused_credential_stops_the_courier_and_the_parcels_wait() -> None:
     asyncio.run(main())
 
 
+def test_a_credential_that_is_refused_to_one_who_asks_stops_the_courier_too() -> None:
+    service = Listed()
+    service.there = {"1": ChannelAuthFailed("token revoked")}
+
+    async def main() -> None:
+        async with MemoryStore() as store:
+            courier = Courier(service, store.journal, FakeClock())
+            async with store.journal.lease("x") as lease, store.journal.commit() as unit:
+                unit.post(Parcel("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
+                unit.send_started("1", lease)
+            async with asyncio.timeout(GUARD_S):
+                with pytest.raises(ChannelAuthFailed):
+                    await courier.run()
+            parcel = await store.journal.parcel("1")
+            assert parcel is not None and parcel.state == "sending" and service.asked == []
+
+    asyncio.run(main())
+
+
 def test_being_told_to_end_it_waits_for_what_is_being_sent() -> None:
     gate = asyncio.Event()
-    service = Service(gate)
+    service = Carrier(gate)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2")
@@ -443,7 +510,7 @@ def test_what_is_posted_in_the_last_moment_is_still_sent() -> None:
         await asyncio.wait([stage.running])
         assert await stage.state("1") == "sent"
 
-    carry(Service(), body)
+    carry(Carrier(), body)
 
 
 def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,12 +523,12 @@ def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
         await asyncio.wait([stage.running])
         assert await stage.state("1") == "sending"  # the next start resolves it
 
-    carry(Service(asyncio.Event()), body)
+    carry(Carrier(asyncio.Event()), body)
 
 
 def test_a_journal_that_cannot_be_read_tears_nothing_that_is_being_sent() -> None:
     gate = asyncio.Event()
-    service = Service(gate)
+    service = Carrier(gate)
 
     class Failing(MemoryJournal):
         fails = False
@@ -500,6 +567,34 @@ def test_a_journal_that_cannot_be_read_tears_nothing_that_is_being_sent() -> Non
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("step", "state", "asked"), [(None, "sent", ["1", "2"]), (LATER, "sent", ["1", "1", "2"])]
+)
+def test_what_the_journal_could_not_be_told_is_not_forgotten(
+    step: Step, state: ParcelState, asked: list[str]
+) -> None:
+    """A full disk makes no unknown outcome of one that is known."""
+    service = Carrier(step)
+
+    async def body(stage: Stage) -> None:
+        inner, fails = stage.journal.commit, 3
+
+        def tight() -> Any:
+            nonlocal fails
+            if service.asked and fails:
+                fails -= 1
+                raise DiskFull("no room")
+            return inner()
+
+        stage.courier._journal.commit = tight  # type: ignore[method-assign] # fails as told
+        await stage.post("1", "2")
+        await stage.clock.advance(200)
+        assert fails == 0 and service.asked == asked
+        assert await stage.state("1") == state and await stage.state("2") == "sent"
+
+    carry(service, body)
+
+
 def test_without_news_it_looks_only_now_and_then() -> None:
     async def body(stage: Stage) -> None:
         looks = 0
@@ -520,7 +615,7 @@ def test_without_news_it_looks_only_now_and_then() -> None:
         await stage.clock.advance(1)
         assert looks == 2
 
-    carry(Service(), body)
+    carry(Carrier(), body)
 
 
 @pytest.mark.parametrize(
@@ -535,7 +630,7 @@ def test_each_fault_point_lies_where_its_name_says(
     point: str, state: ParcelState, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
-    service = Service()
+    service = Carrier()
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2")
@@ -550,7 +645,7 @@ def test_each_fault_point_lies_where_its_name_says(
 
 
 def test_another_accounts_parcels_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    service = Service()
+    service = Carrier()
 
     async def body(stage: Stage) -> None:
         other = Address("svc", "a", account="work")

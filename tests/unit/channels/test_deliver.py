@@ -31,7 +31,7 @@ def message(message_id: str = "1", chat: str = "chat") -> Inbound:
     return Inbound(message_id, Address("svc", chat), "person", f"question {message_id}")
 
 
-class Service:
+class Carrier:
     """A channel that hands over a list, then lives on; sends fail as scripted."""
 
     account = "default"
@@ -203,7 +203,7 @@ def test_two_channels_of_one_name_and_account_are_refused() -> None:
 
 
 def test_while_nothing_can_be_kept_the_channel_starts_over_and_reads_it_again() -> None:
-    service = Service(message())
+    service = Carrier(message())
 
     async def body(stage: Stage) -> None:
         assert service.starts == 1 and service.handed == [] and service.sent == []
@@ -220,7 +220,7 @@ def test_while_nothing_can_be_kept_the_channel_starts_over_and_reads_it_again() 
 
 
 def test_a_channel_that_fails_is_started_again_and_others_do_not_notice() -> None:
-    broken, sound = Service(message()), Service(message("2"), name="other")
+    broken, sound = Carrier(message()), Carrier(message("2"), name="other")
     sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
     broken.run_trouble = [ChannelError("connection lost"), KeyError("a bug")]
 
@@ -237,7 +237,7 @@ def test_a_channel_that_fails_is_started_again_and_others_do_not_notice() -> Non
 def test_a_refused_credential_stops_its_channel_alone_and_is_told(
     place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused, sound = Service(message()), Service(name="other")
+    refused, sound = Carrier(message()), Carrier(name="other")
     sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
     getattr(refused, place).append(ChannelAuthFailed("token revoked", fix="make a new one"))
 
@@ -259,7 +259,7 @@ def test_a_refused_credential_stops_its_channel_alone_and_is_told(
 
 
 def test_a_chat_is_told_once_that_an_earlier_reply_may_be_missing() -> None:
-    service = Service(message("1"))
+    service = Carrier(message("1"))
     service.send_trouble = [ChannelError("no answer")]
 
     async def body(stage: Stage) -> None:
@@ -284,7 +284,7 @@ def test_a_chat_is_told_once_that_an_earlier_reply_may_be_missing() -> None:
 
 
 def test_what_was_unknown_before_this_start_is_told_too_unless_it_was_tried_again() -> None:
-    service = Service()
+    service = Carrier()
 
     async def main() -> None:
         async with MemoryStore() as store:
@@ -316,7 +316,7 @@ def test_what_was_unknown_before_this_start_is_told_too_unless_it_was_tried_agai
 
 
 def test_at_the_end_the_channel_stays_connected_until_what_is_due_is_sent() -> None:
-    service = Service()
+    service = Carrier()
 
     async def body(stage: Stage) -> None:
         async with stage.journal.commit() as unit:

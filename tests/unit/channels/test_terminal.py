@@ -1,7 +1,7 @@
 import io
 from itertools import count
 
-from homarus.channels.terminal import View, describe_call
+from homarus.channels.terminal import View
 from homarus.core.event import (
     AttemptFailed,
     ErrorNoted,
@@ -70,9 +70,3 @@ def test_failed_attempts_of_the_last_run_are_shown_and_kept() -> None:
     assert out.getvalue() == "↻ p/m: busy; next: p/n in 3 s\n" and view.attempts == [failed]
     view.show(Event("next", "session", 1, 0, RunStarted()))
     assert view.attempts == []
-
-
-def test_a_call_is_described_by_what_matters_most() -> None:
-    assert describe_call(ToolCall("1", "exec", {"command": "ls\n-la"})) == "exec ls -la"
-    assert describe_call(ToolCall("1", "odd", {"a": 1, "b": [2]})) == "odd a=1 b=[2]"
-    assert len(describe_call(ToolCall("1", "exec", {"command": "x" * 500}))) == 80

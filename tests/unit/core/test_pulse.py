@@ -16,7 +16,7 @@ def block_until(told: threading.Event) -> None:
     assert told.wait(60)
 
 
-def test_a_blocked_loop_is_told_with_its_stack_and_health_is_red(
+def test_row_41_a_blocked_loop_is_told_with_its_stack(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()

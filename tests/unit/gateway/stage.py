@@ -14,6 +14,7 @@ from homarus.config.paths import Paths
 from homarus.config.schema import Gateway as GatewaySettings
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
+from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
 from homarus.gateway.auth import Auth
 from homarus.gateway.client import Connection
@@ -48,6 +49,7 @@ class FakeHost:
         self.paths = Paths.find(env)
         self.loaded: Loaded = load(self.paths, env)
         self.clock, self.bus, self.notices = clock, Bus(), Notices()
+        self.lanes = Lanes()
         self.store: Store = MemoryStore()
         self.sessions = Sessions(self.store, clock)
         self.models = Models(self.loaded.config, {}, self.paths, clock)
@@ -71,6 +73,9 @@ class FakeHost:
 
     def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
         raise AssertionError(f"nobody answers {row} in {key}")
+
+    def nudge(self) -> None:
+        """Nothing is carried here."""
 
     async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
         return ()
@@ -211,20 +216,21 @@ class Stage:
         self._group.create_task(connection.serve())
         return peer
 
-    async def enter(self, name: str = "device", **guest: Any) -> Peer:
+    async def enter(self, name: str = "device", *, protocol: int = 3, **guest: Any) -> Peer:
         """A client that was let in."""
         peer = self.knock()
         await self.settle()
-        self.greet(peer, name, **guest)
+        self.greet(peer, name, protocol=protocol, **guest)
         await self.settle()
         assert peer.answers("hello")[0]["ok"], peer.frames
         return peer
 
-    def greet(self, peer: Peer, name: str = "device", **guest: Any) -> None:
+    def greet(self, peer: Peer, name: str = "device", *, protocol: int = 3, **guest: Any) -> None:
         challenge = peer.events("connect.challenge")[0]["payload"]
         identity = Identity.load_or_create(self._folder / f"{name}.json", 1)
         who = Guest(**{"secret": Secret(TOKEN), "identity": identity, **guest})
-        peer.ask("hello", "connect", who.connect_params(challenge["nonce"], challenge["ts"]))
+        params = who.connect_params(challenge["nonce"], challenge["ts"])
+        peer.ask("hello", "connect", params | {"maxProtocol": protocol})
 
 
 def play(

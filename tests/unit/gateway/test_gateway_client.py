@@ -50,6 +50,66 @@ def test_the_hello_has_the_keys_of_the_originals(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_a_client_of_the_newest_protocol_is_told_more_and_others_are_not(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        old, new = await stage.enter("old"), await stage.enter("new", protocol=4)
+        hello = new.frames[1]["payload"]
+        assert hello["protocol"] == 4
+        assert hello["policy"]["attachments"] == {"maxBytes": 5_000_000, "maxImageBytes": 5_000_000}
+        assert hello["snapshot"]["appliedConfigHash"] == stage.host.loaded.hash
+        stage.gateway.broadcast("chat", {"n": 1}, newest={"deltaText": "x"})
+        await stage.settle()
+        assert old.events("chat")[-1]["payload"] == {"n": 1}
+        assert new.events("chat")[-1]["payload"] == {"n": 1, "deltaText": "x"}
+        assert old.events("chat")[-1]["seq"] == new.events("chat")[-1]["seq"]
+
+    play(tmp_path, scene)
+
+
+def test_without_a_device_the_newest_protocol_says_what_one_may(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        hello = (await stage.enter(protocol=4, identity=None)).frames[1]["payload"]
+        assert hello["auth"] == {"role": "operator", "scopes": []}
+        assert "appliedConfigHash" not in hello["snapshot"]
+        assert "auth" not in (await stage.enter(identity=None)).frames[1]["payload"]
+
+    play(tmp_path, scene)
+
+
+def test_a_missing_scope_has_a_word_of_its_own_in_the_newest_protocol(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        read = ("operator.read",)
+        old = await stage.enter("old", scopes=read)
+        new = await stage.enter("new", protocol=4, scopes=read)
+        for peer in (old, new):
+            peer.ask("1", "boss")
+        await stage.settle()
+        told = {"code": "INVALID_REQUEST", "message": "missing scope: operator.admin"}
+        assert old.answers("1")[0]["error"] == told
+        details = {
+            "code": "MISSING_SCOPE",
+            "missingScope": "operator.admin",
+            "requiredScopes": ["operator.admin"],
+        }
+        assert new.answers("1")[0]["error"] == {**told, "code": "FORBIDDEN", "details": details}
+
+    play(tmp_path, scene)
+
+
+def test_a_request_may_carry_a_trace(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.enter()
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        frame = {"type": "req", "id": "1", "method": "echo", "params": {"value": 5}}
+        peer.say({**frame, "traceparent": trace})
+        peer.say({**frame, "id": "2", "traceparent": "x" * 1_000})
+        await stage.settle()
+        assert peer.answers("1")[0]["payload"] == 5
+        assert peer.answers("2")[0]["ok"] is False
+
+    play(tmp_path, scene)
+
+
 @pytest.mark.parametrize(
     "frame",
     [

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,31 @@ RESULT = ToolReturn("call_1", "read", (Text("secret text"),))
 
 
 class Sent:
-    """Keeps what would go to clients: (who, event, payload, may be dropped)."""
+    """Keeps what would go to clients: (who, event, payload, may be dropped).
+
+    `newest` is what those of the newest protocol get beside: (who, additions).
+    """
 
     def __init__(self) -> None:
         self.all: list[tuple[str, str, dict[str, Json], bool]] = []
+        self.newest: list[tuple[str, Mapping[str, Json]]] = []
 
-    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None:
+    def broadcast(
+        self,
+        event: str,
+        payload: Json,
+        *,
+        drop_if_slow: bool = False,
+        newest: Mapping[str, Json] | None = None,
+    ) -> None:
         self.all.append(("*", event, json.loads(json.dumps(payload)), drop_if_slow))
+        self.newest += [("*", newest)] if newest else []
 
-    def send(self, conn_id: str, event: str, payload: Json) -> None:
+    def send(
+        self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
+    ) -> None:
         self.all.append((conn_id, event, json.loads(json.dumps(payload)), False))
+        self.newest += [(conn_id, newest)] if newest else []
 
     def of(self, event: str, who: str = "*") -> list[dict[str, Json]]:
         return [payload for to, name, payload, _ in self.all if (to, name) == (who, event)]
@@ -401,3 +416,62 @@ def test_a_long_answer_is_not_sent_whole_with_every_word() -> None:
     assert total < 45_000 * 100  # with each word: 45,000 * 2,500
     texts = [p["data"]["delta"] for p in sent.of("agent") if p["stream"] == "assistant"]
     assert "".join(texts) == "".join(f"word{n:04d} " for n in range(5_000))
+
+
+class Screen:
+    """A client of the newest protocol: it puts pieces together, and keeps nothing else."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def show(self, told: Mapping[str, Json]) -> None:
+        self.text = told["deltaText"] if told.get("replace") else self.text + told["deltaText"]
+
+
+def test_the_pieces_of_the_newest_protocol_add_up_to_the_text() -> None:
+    sent = play(*SHORT, gap_s=0.2)
+    screen = Screen()
+    deltas = [chat for chat in sent.of("chat") if chat["state"] == "delta"]
+    for (_, told), delta in zip(sent.newest, deltas, strict=True):
+        screen.show(told)
+        assert screen.text == delta["message"]["content"][0]["text"]
+    assert [told for _, told in sent.newest][1] == {"deltaText": " the mock"}
+    assert not any("deltaText" in chat for chat in sent.of("chat"))
+
+
+def test_an_answer_that_begins_anew_replaces_the_piece_before() -> None:
+    failed = AttemptFailed("mock", "mock-1", "overloaded", "busy", "mock/mock-2", 0.0)
+    sent = play(RunStarted(), TextAdded("Hel"), failed, TextAdded("Good day"), gap_s=0.2)
+    assert [told for _, told in sent.newest] == [
+        {"deltaText": "Hel"},
+        {"deltaText": "Good day", "replace": True},
+    ]
+
+
+@pytest.mark.parametrize("silent", ["NO", "NO_REPLY"])
+def test_what_might_have_been_silence_is_in_the_next_piece(silent: str) -> None:
+    sent = play(RunStarted(), TextAdded(silent), TextAdded(" way"), gap_s=0.2)
+    assert [told for _, told in sent.newest] == [{"deltaText": f"{silent} way"}]
+
+
+def test_who_comes_late_gets_the_whole_and_then_the_pieces_after_it() -> None:
+    screen = Screen()
+
+    async def scene(stage: Stage) -> None:
+        emit = stage.emitter()
+        emit(RunStarted())
+        for n in range(20):
+            emit(TextAdded(f"w{n} "))
+            await stage.settle()
+            if n == 7:  # between two deltas
+                stage.events.catch_up(KEY, "late")
+            await stage.pass_time(0.04)
+        await stage.pass_time(1)
+        emit(RunEnded())
+
+    sent = Stage().play(scene)
+    late = [who for who, _ in sent.newest].index("late")
+    for who, told in sent.newest[late:]:
+        assert who == "*" or told["replace"] is True
+        screen.show(told)
+    assert screen.text == "".join(f"w{n} " for n in range(20))

@@ -74,11 +74,17 @@ class Home:
         async def take(change: Change) -> None:
             self.taken.append(change)
 
+        def able(loaded: Loaded) -> None:
+            if loaded.config.gateway.bind == "lan":
+                raise ConfigError("refusing to listen", key="gateway.bind")
+
         async def main() -> None:
             refuse = self.refused.append
-            watch = Watch(self.paths, {}, self.load(), self.clock, take=take, refuse=refuse)
+            self.eye = Watch(
+                self.paths, {}, self.load(), self.clock, take=take, refuse=refuse, able=able
+            )
             async with asyncio.TaskGroup() as group:
-                running = group.create_task(watch.run())
+                running = group.create_task(self.eye.run())
                 await scene()
                 running.cancel()
 
@@ -185,3 +191,63 @@ def test_the_mode_decides(
     home.write(change | {"gateway": {**reload["gateway"], **change.get("gateway", {})}})
     found = judge(before, home.load())
     assert (found.action, found.ignored) == (action, ignored)
+
+
+def test_a_change_is_taken_at_once_when_somebody_asks(home: Home) -> None:
+    home.write({})
+
+    async def scene() -> None:
+        assert await home.eye.look() is None
+        home.write({"tools": {"deny": ["exec"]}})
+        change = await home.eye.look()
+        assert change and change.paths == ("tools",) and home.taken == [change]
+        assert await home.eye.look() is change  # taken once, told as often as asked
+        await home.clock.advance(30)
+
+    home.watch(scene)
+    assert len(home.taken) == 1 and home.clock.slept[0] == 0.5
+
+
+def test_who_asks_is_told_that_a_change_is_wrong(home: Home) -> None:
+    home.write({})
+
+    async def scene() -> None:
+        home.write("{ agents: ")
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"openclaw\.json"):
+                await home.eye.look()
+        home.write({"tools": {"deny": ["exec"]}})
+        assert await home.eye.look()
+
+    home.watch(scene)
+    assert len(home.refused) == 1 and len(home.taken) == 1
+
+
+def test_a_text_is_checked_without_becoming_the_config(home: Home) -> None:
+    home.write({})
+
+    async def scene() -> None:
+        home.eye.check('{"tools": {"deny": ["exec"]}}')
+        for text in ("{", '{"nosuch": 1}', '{"logging": {"file": "${UNSET}"}}'):
+            with pytest.raises(ConfigError):
+                home.eye.check(text)
+        with pytest.raises(ConfigError, match="refusing to listen"):
+            home.eye.check('{"gateway": {"bind": "lan"}}')
+        assert await home.eye.look() is None
+
+    home.watch(scene)
+
+
+def test_what_was_ignored_still_counts_when_the_mode_changes(home: Home) -> None:
+    home.write({"gateway": {"reload": {"mode": "off"}}})
+
+    async def scene() -> None:
+        home.write({"gateway": {"port": 1, "reload": {"mode": "off"}}})
+        ignored = await home.eye.look()
+        assert ignored and ignored.action == "ignore"
+        home.write({"gateway": {"port": 1, "reload": {"mode": "hybrid"}}})
+        change = await home.eye.look()
+        assert change and change.action == "restart"
+        assert change.paths == ("gateway.port", "gateway.reload.mode")
+
+    home.watch(scene)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from homarus.gateway.server import DRAIN_S
 from homarus.testing.clock import FakeClock
 from tests.unit.gateway.stage import Stage, play
 
-UI = {"client_id": "openclaw-macos", "mode": "ui"}
+UI: dict[str, Any] = {"client_id": "openclaw-macos", "mode": "ui"}
 
 
 def test_a_broadcast_has_the_next_number_and_a_targeted_event_has_none(tmp_path: Path) -> None:

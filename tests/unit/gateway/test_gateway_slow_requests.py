@@ -31,11 +31,12 @@ class Client:
 
     async def rest(self) -> bytes:
         """What comes until the other end closes; it must."""
+        told = bytearray()
         async with asyncio.timeout(WAIT_S):
-            try:
-                return await self._reader.read()
-            except ConnectionError:
-                return b""
+            with suppress(ConnectionError):  # a reset takes along what was not read yet
+                while piece := await self._reader.read(4096):
+                    told += piece
+        return bytes(told)
 
     async def drip(self, piece: bytes) -> bytes:
         """Send a piece again and again until the other end closes; what it said."""

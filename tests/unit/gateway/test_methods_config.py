@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from homarus.config.load import Loaded
 from homarus.config.secrets import REDACTED
-from homarus.core.errors import HomarusError, InvalidRequest
+from homarus.core.errors import ConfigError, HomarusError, InvalidRequest
+from homarus.gateway.reload import Change, Watch
 from tests.unit.gateway.world import CONFIG, World, world
 
 SECRET = "sk-very-secret-key"
@@ -169,5 +172,75 @@ def test_the_schema_tells_which_settings_are_secret(tmp_path: Path) -> None:
         assert shown["schema"]["properties"]["agents"]
         assert shown["uiHints"]["models.providers.*.apiKey"] == {"sensitive": True}
         json.dumps(shown)
+
+    run(body, tmp_path)
+
+
+def watched(it: World, *, able: Callable[[Loaded], None] = lambda _loaded: None) -> list[Change]:
+    """Have the gateway watch its config, as the process does; what it took."""
+    taken: list[Change] = []
+
+    async def take(change: Change) -> None:
+        taken.append(change)
+        await it.app.reload(change.loaded)
+
+    env = {"HOME": str(it.app.paths.home), "OPENCLAW_STATE_DIR": str(it.app.paths.state)}
+    it.gateway.watch = Watch(
+        it.app.paths, env, it.app.loaded, it.app.clock, take=take, refuse=print, able=able
+    )
+    return taken
+
+
+@pytest.mark.parametrize("method", ["config.patch", "config.apply"])
+def test_a_change_is_in_use_when_it_is_answered(method: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        taken = watched(it)
+        config = file_of(it)
+        config["agents"]["defaults"]["maxConcurrent"] = 7
+        done = await it.ask(method, raw=json.dumps(config), baseHash=await base(it))
+        assert it.app.loaded.config.agents.defaults.max_concurrent == 7 and len(taken) == 1
+        applied = done["applied"]
+        assert (applied["action"], applied["changed"], applied["withoutEffect"]) == (
+            "apply", ["agents.defaults.maxConcurrent"], [],
+        )  # fmt: skip
+        assert applied["hash"] == await base(it)
+        same = await it.ask(method, raw=json.dumps(file_of(it)), baseHash=await base(it))
+        assert same["applied"]["action"] == "none" and len(taken) == 1
+
+    run(body, tmp_path)
+
+
+def test_a_change_that_needs_a_restart_is_told_as_one(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        watched(it)
+        raw = json.dumps({"gateway": {"port": 1234}})
+        done = await it.ask("config.patch", raw=raw, baseHash=await base(it))
+        assert done["applied"]["action"] == "restart" and done["restart"]["ok"] is True
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
+def test_a_config_the_gateway_could_not_run_with_is_not_written(
+    method: str, tmp_path: Path
+) -> None:
+    def able(loaded: Loaded) -> None:
+        if loaded.config.gateway.port == 1:
+            raise ConfigError("nobody can listen there", key="gateway.port")
+
+    async def body(it: World) -> None:
+        taken = watched(it, able=able)
+        before = it.app.paths.config.read_bytes()
+        for change, why in (
+            ({"gateway": {"port": 1}}, "nobody can listen there"),
+            ({"agents": {"defaults": {"workspace": "${UNSET_NAME}"}}}, "UNSET_NAME"),
+        ):
+            with pytest.raises(InvalidRequest, match=why):
+                await it.ask(method, raw=json.dumps(change), baseHash=await base(it))
+            assert it.app.paths.config.read_bytes() == before and not taken
+        it.gateway.config_problem = "it is wrong already"  # then it may be mended bit by bit
+        raw = json.dumps({**file_of(it), "gateway": {"port": 2}})
+        await it.ask(method, raw=raw, baseHash=await base(it))
+        assert file_of(it)["gateway"]["port"] == 2
 
     run(body, tmp_path)

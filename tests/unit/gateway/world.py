@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -74,9 +74,16 @@ class Recorder(Gateway):
         super().__init__(**named)
         self.told: list[tuple[str, Json]] = []
 
-    def broadcast(self, event: str, payload: Json, *, drop_if_slow: bool = False) -> None:
+    def broadcast(
+        self,
+        event: str,
+        payload: Json,
+        *,
+        drop_if_slow: bool = False,
+        newest: Mapping[str, Json] | None = None,
+    ) -> None:
         self.told.append((event, payload))
-        super().broadcast(event, payload, drop_if_slow=drop_if_slow)
+        super().broadcast(event, payload, drop_if_slow=drop_if_slow, newest=newest)
 
     def chats(self, run_id: str) -> list[Json]:
         return [told for name, told in self.told if name == "chat" and told["runId"] == run_id]

@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import json
 import shutil
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -200,8 +202,14 @@ def test_only_the_last_sessions_stay_loaded() -> None:
         await ask(first, "hi")
         for name in ("b", "c"):
             await sessions.load(f"agent:main:{name}", "main")
-        again = await sessions.load("agent:main:a", "main")
-        assert again is not first and spoken(again) == ["hi"]
+        assert await sessions.load("agent:main:a", "main") is first, "somebody holds it"
+        held = weakref.ref(first)
+        del first
+        for name in ("b", "c"):
+            await sessions.load(f"agent:main:{name}", "main")
+        gc.collect()
+        assert held() is None and sessions.entry("agent:main:a") == {}
+        assert spoken(await sessions.load("agent:main:a", "main")) == ["hi"]
 
     run(body)
 

@@ -28,16 +28,18 @@ async def health(call: Call, params: HealthParams) -> Json:
     """How things are: sessions, agents, channels. At most a minute old, fresh with `probe`."""
     kept = call.gateway.health
     age_ms = call.host.clock.now_ms() - int(kept.get("ts", 0))
-    if kept and not params.probe and age_ms < pictures.FRESH_MS:
+    pulse = call.gateway.pulse
+    same = kept.get("ok") is not pulse.is_red
+    if kept and same and not params.probe and age_ms < pictures.FRESH_MS:
         return dict(kept)
-    found = await pictures.look(call.host)
+    found = await pictures.look(call.host, pulse)
     call.gateway.note_health(found)
     return found
 
 
 @method("status", scope="read", params=NoParams)
 async def status(call: Call, _params: NoParams) -> Json:
-    """Sessions, heartbeats, notices, and what is not built. Paths are for admins."""
+    """Sessions, heartbeats, notices, lanes, and what is not built. Paths are for admins."""
     host, config = call.host, call.host.loaded.config
     known, default = agents(config), default_agent(config)
     by_agent = [await _sessions_of(call, agent) for agent in known]
@@ -61,6 +63,11 @@ async def status(call: Call, _params: NoParams) -> Json:
             "defaults": {"model": defaults.model, "contextTokens": defaults.window},
             "recent": recent[:_RECENT],
             "byAgent": by_agent,
+        },
+        "loop": pictures.loop_figures(call.gateway.pulse),
+        "lanes": {
+            name: {"active": inside, "waiting": waiting, "width": width}
+            for name, (inside, waiting, width) in host.lanes.shown().items()
         },
         "notBuilt": {"count": len(call.gateway.unbuilt), "methods": sorted(call.gateway.unbuilt)},
         **({"configProblem": why} if (why := call.gateway.config_problem) else {}),

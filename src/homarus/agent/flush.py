@@ -1,0 +1,74 @@
+"""The memory flush: before history becomes a summary, the agent writes down what should last.
+
+A turn of its own that nobody sees: the model gets `prompt`, may use its tools, and answers with
+the word for silence. Once between two compactions. Pure.
+"""
+
+from collections.abc import Mapping
+
+from homarus.agent.compact import Room
+from homarus.config.schema import Compaction
+from homarus.core.message import Json
+from homarus.core.silence import SILENT_WORD
+from homarus.sessions.usage import fresh_tokens
+
+_DATE = "YYYY-MM-DD"
+_PROMPT = (
+    f"Parts of this conversation will soon be replaced by a summary. Look through it for what "
+    f"should outlast that: facts about the person, decisions, promises, plans, where work stands. "
+    f"Append what is not written down yet to memory/{_DATE}.md, in short lines that make sense by "
+    f"themselves; make the folder and the file when they are missing, and change nothing that "
+    f"stands there. Do no other work and write to nobody. Then answer {SILENT_WORD}; answer it at "
+    f"once when there is nothing to add."
+)
+_SYSTEM = (
+    f"This turn is for your notes only: the person does not see it. Your answer must be "
+    f"{SILENT_WORD} and nothing else."
+)
+
+
+def is_due(rules: Compaction, data: Mapping[str, Json], room: Room, tokens: int) -> bool:
+    """Whether a compaction is near, given the next request's tokens, and none was flushed for.
+
+    A request that no longer fits the window cannot be flushed from either.
+    """
+    soft = rules.memory_flush.soft_threshold_tokens
+    if not rules.memory_flush.enabled or not rules.enabled or tokens + soft > room.window:
+        return False
+    now = {**data, "totalTokens": tokens, "totalTokensFresh": True}
+    return is_near(now, window=room.window, reserve=room.reserve, soft=soft)
+
+
+def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -> bool:
+    """Whether a session's record says that little is left of the window, for the first time."""
+    tokens = fresh_tokens(data)
+    threshold = window - reserve - soft
+    if not tokens or threshold <= 0 or tokens < threshold:
+        return False
+    done = data.get("memoryFlushCompactionCount")
+    return not isinstance(done, int) or done != _compactions(data)
+
+
+def prompt(rules: Compaction, today: str) -> str:
+    """What the agent is asked; `today` is the person's date, as 2026-01-31."""
+    asked = rules.memory_flush.prompt or _PROMPT
+    if SILENT_WORD not in asked:
+        asked = (
+            f"{asked}\n\nAnswer {SILENT_WORD} when that is done, or when there is nothing to do."
+        )
+    return asked.replace(_DATE, today)
+
+
+def system(rules: Compaction) -> str:
+    """What is added to the system prompt for this turn."""
+    return rules.memory_flush.system_prompt or _SYSTEM
+
+
+def fields(data: Mapping[str, Json], now_ms: int) -> dict[str, Json]:
+    """What changes in the session's record once it was done, or tried and failed."""
+    return {"memoryFlushAt": now_ms, "memoryFlushCompactionCount": _compactions(data)}
+
+
+def _compactions(data: Mapping[str, Json]) -> int:
+    count = data.get("compactionCount")
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,139 @@
+"""Repeats: an agent that makes the same tool calls again and again is told so, then stopped.
+
+Counted are calls with the same arguments that bring the same result, and two that take turns.
+A call that is repeated and brings something new each time is waiting, not circling: it is told
+about once, and never stopped for. Pure but for its memory of the last calls.
+"""
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable
+
+from homarus.config.schema import LoopDetection
+from homarus.core.errors import WentInCircles
+from homarus.core.message import Image, Json, Text, ToolCall, ToolReturn
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+
+NOT_RUN = "This call was not made: the run is being ended because it goes in circles."
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One call: what was asked, and what came back."""
+
+    tool: str
+    asked: str
+    got: str
+
+
+class Repeats:
+    """The last calls of one run."""
+
+    def __init__(self, rules: LoopDetection) -> None:
+        self._rules = rules
+        most = max(rules.history_size, rules.critical_threshold + 1)
+        self._seen: deque[_Seen] = deque(maxlen=most)
+        self._told: set[str] = set()  # which calls were said to be repeated
+        self._stop = ""
+
+    def note(self, call: ToolCall, result: ToolReturn) -> str:
+        """Take a call in; returns what the model should be told with its result, if anything."""
+        if not self._rules.enabled:
+            return ""
+        asked = _hash([call.name, dict(call.args), call.broken])
+        self._seen.append(_Seen(call.name, asked, _outcome(result)))
+        count, told = max(self._counts(), key=lambda found: found[0])
+        if count >= self._end:
+            self._stop = self._stop or told
+        half = max(1, self._rules.warning_threshold // 2)
+        over = count - self._rules.warning_threshold
+        if over >= 0 and over % half == 0:
+            return (
+                f"[{told} That brings nothing new. Try something else, or stop and say what you "
+                f"have and what is missing. After {self._end} times the run is ended.]"
+            )
+        return self._waiting(call)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run must end: no further call is worth making."""
+        return bool(self._stop)
+
+    def refuse(self, call: ToolCall) -> ToolReturn:
+        """What a call gets instead of a result once the run must end."""
+        return ToolReturn(call.id, call.name, (Text(NOT_RUN),), is_error=True)
+
+    def check(self) -> None:
+        """Ask before each model call; WentInCircles when the run must end."""
+        if self._stop:
+            raise WentInCircles(
+                f"the run was ended because it went in circles: {self._stop}",
+                fix="say it another way, or in smaller steps",
+            )
+
+    @property
+    def _end(self) -> int:
+        rules = self._rules
+        end = min(rules.critical_threshold, rules.global_circuit_breaker_threshold)
+        return max(end, rules.warning_threshold + 1)  # nobody is stopped without a warning
+
+    def _counts(self) -> list[tuple[int, str]]:
+        """How often the last call brought the same, alone and taking turns, and the words."""
+        on, last = self._rules.detectors, self._seen[-1]
+        name = one_line(last.tool, 40)
+        counts = [(0, "")]
+        if on.generic_repeat or on.known_poll_no_progress:
+            same = self._run(lambda at: self._seen[at] == last)
+            told = f"{name} was called {same} times with the same arguments and the same result."
+            counts.append((same, told))
+        if on.ping_pong and len(self._seen) > 1 and self._seen[-2] != last:
+            pair = (last, self._seen[-2])
+            turns = self._run(lambda at: self._seen[at] == pair[(len(self._seen) - 1 - at) % 2])
+            other = one_line(self._seen[-2].tool, 40)
+            told = f"{name} and {other} took turns {turns} times, with the same results."
+            counts.append((turns, told))
+        return counts
+
+    def _run(self, fits: Callable[[int], bool]) -> int:
+        count = 0
+        for at in range(len(self._seen) - 1, -1, -1):
+            if not fits(at):
+                break
+            count += 1
+        return count
+
+    def _waiting(self, call: ToolCall) -> str:
+        """A word, once, about a call that is repeated and brings something else each time."""
+        last = self._seen[-1]
+        if not self._rules.detectors.generic_repeat or last.asked in self._told:
+            return ""
+        count = sum(seen.asked == last.asked for seen in self._seen)
+        if count < self._rules.warning_threshold:
+            return ""
+        self._told.add(last.asked)
+        name = one_line(call.name, 40)
+        return (
+            f"[{name} was called {count} times with the same arguments. If you are waiting for "
+            f"something, wait longer between looks, or stop and say so.]"
+        )
+
+
+def _outcome(result: ToolReturn) -> str:
+    shown: list[Json] = [result.is_error]
+    for part in result.content:
+        match part:
+            case Text(text):
+                shown.append(text)
+            case Image(data, _):
+                shown.append(["image", data])
+    return _hash(shown)
+
+
+def _hash(value: Json) -> str:
+    try:
+        text = json.dumps(value, sort_keys=True, default=dict)
+    except (ValueError, TypeError, RecursionError):  # keys of several kinds, or endless depth
+        text = repr(type(value))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

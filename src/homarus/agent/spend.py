@@ -1,0 +1,224 @@
+"""Spending: how much models may cost, held back before each call and settled after it.
+
+`Spend` keeps the accounts, `Metered` is a provider that pays from them. What a call can cost at
+most is held before it is made: its prompt, and an answer no longer than the money allows. So a
+cap is never passed, also when several runs spend at once. The day's account is a small record of
+the store; what a crash left held counts as spent. Without a cap nothing is written.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from homarus.agent.tokens import request_tokens
+from homarus.config import schema
+from homarus.core.errors import SpendCapped, StoreError
+from homarus.core.message import Json, Message
+from homarus.core.value import dataclass
+from homarus.providers.base import Delta, Provider, Request, Retried
+from homarus.providers.catalog import Model, Price
+from homarus.store.base import Store
+
+log = logging.getLogger(__name__)
+
+KIND = "spend"  # of the records; their ids are days
+MIN_ANSWER_TOKENS = 512  # an answer that must be shorter is not worth asking for
+_USUAL_ANSWER_TOKENS = 4_096
+_KEPT_DAYS = 60
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a call may cost, and how long its answer may be for that."""
+
+    usd: float
+    prompt_usd: float
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Money set aside for one call."""
+
+    run: str
+    day: str
+    quote: Quote
+
+
+def quote(price: Price, prompt_tokens: int, max_tokens: int, left_usd: float) -> Quote | None:
+    """The longest answer that is affordable; None when no useful one is.
+
+    Half of what is left goes to one call at most, unless a usual answer needs more: others may
+    be asking, too.
+    """
+    prompt_usd = prompt_tokens * max(price.input, price.cache_write) / _MILLION
+    left = left_usd - prompt_usd
+    if left < 0:
+        return None
+    if price.output <= 0:
+        return Quote(prompt_usd, prompt_usd, max_tokens)
+    usual = min(left, _USUAL_ANSWER_TOKENS * price.output / _MILLION)
+    tokens = min(max_tokens, int(max(left / 2, usual) * _MILLION / price.output))
+    if tokens < min(MIN_ANSWER_TOKENS, max_tokens):
+        return None
+    return Quote(prompt_usd + tokens * price.output / _MILLION, prompt_usd, tokens)
+
+
+@dataclass(slots=True)
+class _Account:
+    """What was spent, and what is held for calls under way."""
+
+    spent: float = 0.0
+    held: float = 0.0
+
+    @property
+    def used(self) -> float:
+        return self.spent + self.held
+
+
+class Spend:
+    """The accounts of the runs and of the day. One for all runs of a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        caps: Callable[[], schema.Spend],
+        now_ms: Callable[[], int],
+        day_of: Callable[[int], str],
+    ) -> None:
+        self._store, self._caps = store, caps
+        self._now_ms, self._day_of = now_ms, day_of
+        self._runs: dict[str, _Account] = {}
+        self._days: dict[str, _Account] = {}
+
+    @property
+    def is_capped(self) -> bool:
+        caps = self._caps()
+        return caps.per_run_usd is not None or caps.per_day_usd is not None
+
+    async def reserve(self, run: str, price: Price, prompt_tokens: int, max_tokens: int) -> Hold:
+        """Hold what one call may cost; SpendCapped when that is more than is left."""
+        day = self._day_of(self._now_ms())
+        of_day = await self._account(day)
+        of_run = self._runs.setdefault(run, _Account())
+        caps = self._caps()
+        run_left, day_left = _left(caps.per_run_usd, of_run), _left(caps.per_day_usd, of_day)
+        found = quote(price, prompt_tokens, max_tokens, min(run_left, day_left))
+        if found is None and day_left <= run_left:
+            raise _day_is_over(caps.per_day_usd or 0.0, of_day.spent)
+        if found is None:
+            raise _run_is_over(caps.per_run_usd or 0.0, of_run.spent)
+        hold = Hold(run, day, found)
+        for account in (of_run, of_day):
+            account.held += found.usd
+        try:
+            await self._write(day)
+        except BaseException:
+            self._let_go(hold, 0.0)
+            raise
+        return hold
+
+    async def settle(self, hold: Hold, usd: float) -> None:
+        """The call is over, and cost this much."""
+        self._let_go(hold, usd)
+        try:
+            await self._write(hold.day)
+        except StoreError as exc:  # the record says more than was spent, never less
+            log.warning("what a call cost is not written down: %s", exc)
+
+    def _let_go(self, hold: Hold, usd: float) -> None:
+        for account in (self._runs.get(hold.run), self._days.get(hold.day)):
+            if account is not None:
+                account.held = max(0.0, account.held - hold.quote.usd)
+                account.spent += max(0.0, usd)
+
+    def end(self, run: str) -> float:
+        """A run is over; what it cost."""
+        return self._runs.pop(run, _Account()).spent
+
+    async def _account(self, day: str) -> _Account:
+        """A day's account. What another process left held there is taken for spent."""
+        if day not in self._days:
+            data = await self._store.record(KIND, day)
+            found = _Account(_number(data, "usd") + _number(data, "held"))
+            if self._days.setdefault(day, found) is found:  # else somebody was quicker
+                await self._forget_old()
+        return self._days[day]
+
+    async def _write(self, day: str) -> None:
+        if self._caps().per_day_usd is None or day not in self._days:
+            return
+        async with self._store.commit() as unit:
+            account = self._days[day]  # as it is at the moment of writing
+            unit.put_record(KIND, day, {"usd": account.spent, "held": account.held})
+
+    async def _forget_old(self) -> None:
+        days = sorted(await self._store.records(KIND))
+        gone = days[: max(0, len(days) - _KEPT_DAYS)]
+        if gone:
+            async with self._store.commit() as unit:
+                for day in gone:
+                    unit.delete_record(KIND, day)
+                    self._days.pop(day, None)
+
+
+def _number(data: Json, name: str) -> float:
+    value = data.get(name) if data else None
+    return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
+
+
+def _left(cap: float | None, account: _Account) -> float:
+    return math.inf if cap is None else cap - account.used
+
+
+def _day_is_over(cap: float, spent: float) -> SpendCapped:
+    return SpendCapped(
+        f"today's budget of ${cap:.2f} for models is used up (${spent:.2f} spent)",
+        fix="it starts anew tomorrow; agents.defaults.spend.perDayUsd sets it",
+    )
+
+
+def _run_is_over(cap: float, spent: float) -> SpendCapped:
+    return SpendCapped(
+        f"the next step would cost more than one run may: ${cap:.2f} (${spent:.2f} spent)",
+        fix="ask for less at once; agents.defaults.spend.perRunUsd sets it",
+    )
+
+
+def metered(provider: Provider, spend: Spend, model: Model, run: str) -> Provider:
+    """The provider for one run, paying for each call; itself where nothing is capped."""
+    return Metered(provider, spend, model, run) if spend.is_capped else provider
+
+
+class Metered:
+    """A Provider that pays for each call."""
+
+    def __init__(self, provider: Provider, spend: Spend, model: Model, run: str) -> None:
+        self.name, self.api = provider.name, provider.api
+        self._provider, self._spend, self._model, self._run = provider, spend, model, run
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Hold, ask, settle."""
+        wanted = request.max_tokens or self._model.max_tokens
+        tokens = request_tokens(request)
+        hold = await self._spend.reserve(self._run, self._model.price, tokens, wanted)
+        if hold.quote.max_tokens < wanted:
+            request = replace(request, max_tokens=hold.quote.max_tokens)
+        cost, settled = 0.0, False
+        try:
+            async for piece in self._provider.stream(request):
+                if isinstance(piece, Message):
+                    cost = piece.origin.usage.cost if piece.origin else cost
+                    settled = True
+                    await self._spend.settle(hold, cost)
+                elif not isinstance(piece, Retried):
+                    cost = hold.quote.prompt_usd  # if it breaks off now, this much is owed
+                yield piece
+        finally:
+            if not settled:
+                await self._spend.settle(hold, cost)
+
+    async def close(self) -> None:
+        await self._provider.close()

@@ -1,0 +1,278 @@
+"""What a model writes, taken apart while it is still writing.
+
+`Tags` parts what is said from what is thought (`<think>`, `<final>` and their kin); `Asides` takes
+out what is meant for the program: reply tags, `MEDIA:` lines, a line that means silence. Both are
+fed with pieces cut anywhere, and give each character as soon as it is clear what it is. What they
+give in the end is what `replies` makes of the whole text.
+
+A beginning that could still become a tag is held back until it is clear; never for longer than a
+line, and within a line for no more than a bounded number of characters.
+"""
+
+import re
+from typing import NamedTuple
+
+from homarus.agent.replies import REASONING_WORDS, Asked, match_reasoning, read_line
+from homarus.core.fences import closes_fence, match_marker, opens_fence
+from homarus.core.silence import SILENT_WORD
+
+_MAX_CODE_CHARS = 2_000  # code in a line of text that is longer is not waited for
+_MAX_TAG_CHARS = 240
+_TURN = re.compile(r"[`<]")
+_RUN = re.compile(r"`+")
+_TAG_HEAD = re.compile(r"<\s{0,4}/?\s{0,4}(?:antml:)?([a-z]*)", re.IGNORECASE)
+_FENCE_HEAD = re.compile(r" {0,3}(?:`{0,2}|~{0,2})")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_LINE_WORDS = ("MEDIA:", SILENT_WORD)
+
+
+class Split(NamedTuple):
+    """What became clear: words for people, and thoughts."""
+
+    said: str
+    thought: str
+
+
+class Tags:
+    """Parts what is said from what is thought."""
+
+    def __init__(self) -> None:
+        self._rest = ""  # of the current line: not clear yet
+        self._at_start = True  # nothing of the current line is clear yet
+        self._verbatim = False  # the line belongs to a code fence
+        self._thinking = False
+        self._fences = _Fences()
+        self._said: list[str] = []
+        self._thought: list[str] = []
+
+    def feed(self, piece: str) -> Split:
+        """The next piece; what is clear now."""
+        *lines, last = (self._rest + piece).split("\n")
+        for line in lines:
+            self._rest = line
+            self._read(complete=True)
+            self._end_line()
+        self._rest = last
+        self._read(complete=False)
+        return self._take()
+
+    def finish(self) -> Split:
+        """There is no more: whatever was held back is what it looks like."""
+        self._read(complete=True)
+        return self._take()
+
+    def _take(self) -> Split:
+        split = Split("".join(self._said), "".join(self._thought))
+        self._said.clear()
+        self._thought.clear()
+        return split
+
+    def _read(self, *, complete: bool) -> None:
+        """Read what is clear of the current line."""
+        if self._at_start and not self._begin_line(complete=complete):
+            return
+        while self._rest:
+            if self._verbatim:
+                self._say(len(self._rest))
+            elif self._thinking:
+                if not self._think(complete=complete):
+                    return
+            elif not self._speak(complete=complete):
+                return
+
+    def _begin_line(self, *, complete: bool) -> bool:
+        """Find out whether a line belongs to a code fence; False: not clear yet."""
+        line = self._rest
+        if not self._thinking and not self._fences.inside:
+            if not complete and (_FENCE_HEAD.fullmatch(line) or self._may_open(line)):
+                return False
+            marker = match_marker(line)
+            self._verbatim = marker is not None and opens_fence(*marker)
+        elif self._fences.inside:
+            self._verbatim = True
+        self._at_start = False
+        return True
+
+    @staticmethod
+    def _may_open(line: str) -> bool:
+        """Whether the end of the line decides: backticks after backticks open no fence."""
+        marker = _FENCE.match(line) and match_marker(line)
+        return bool(marker) and opens_fence(*marker) and marker[0][0] == "`" and (
+            len(line) <= _MAX_TAG_CHARS
+        )
+
+    def _speak(self, *, complete: bool) -> bool:
+        """Read on in what is said; False: the rest is not clear yet."""
+        rest = self._rest
+        turn = _TURN.search(rest)
+        if turn is None or turn.start():
+            self._say(turn.start() if turn else len(rest))
+            return True
+        if rest[0] == "`":
+            return self._read_code(complete=complete)
+        if tag := match_reasoning(rest):
+            self._rest = rest[tag.end() :]
+            self._thinking = not tag[1] and tag[2].lower() != "final"
+            return True
+        if not complete and _may_become_tag(rest):
+            return False
+        self._say(1)
+        return True
+
+    def _read_code(self, *, complete: bool) -> bool:
+        """Read code in a line of text: from a run of backticks to the next as long."""
+        rest = self._rest
+        runs = _RUN.finditer(rest)
+        first = next(runs)
+        close = next((run for run in runs if len(run[0]) == len(first[0])), None)
+        end = close.end() if close else first.end()
+        growing = not complete and (end == len(rest) or close is None)
+        if growing and len(rest) <= _MAX_CODE_CHARS:
+            return False
+        self._say(end)
+        return True
+
+    def _think(self, *, complete: bool) -> bool:
+        """Read on in thoughts; code does not count there. False: the rest is not clear yet."""
+        rest = self._rest
+        at = rest.find("<")
+        if at:
+            self._muse(at if at > 0 else len(rest))
+            return True
+        tag = match_reasoning(rest)
+        if tag is None:
+            if not complete and _may_become_tag(rest):
+                return False
+            self._muse(1)
+        else:
+            # A final answer ends reasoning that was never closed.
+            self._thinking = not tag[1] and tag[2].lower() != "final"
+            self._rest = rest[tag.end() :]
+        return True
+
+    def _say(self, count: int) -> None:
+        said, self._rest = self._rest[:count], self._rest[count:]
+        self._said.append(said)
+        self._fences.add(said)
+
+    def _muse(self, count: int) -> None:
+        self._thought.append(self._rest[:count])
+        self._rest = self._rest[count:]
+
+    def _end_line(self) -> None:
+        self._at_start, self._verbatim = True, False
+        if self._thinking:
+            self._thought.append("\n")
+        else:
+            self._said.append("\n")
+            self._fences.end_line()
+
+
+def _may_become_tag(text: str) -> bool:
+    """Whether a text that starts with `<` could be the beginning of a reasoning tag."""
+    found = _TAG_HEAD.match(text)
+    if found is None or len(text) > _MAX_TAG_CHARS:
+        return False
+    word, after = found[1].lower(), text[found.end() :]
+    if not after:
+        return any(name.startswith(word) for name in (*REASONING_WORDS, "antml:"))
+    return word in REASONING_WORDS and not re.search(r"\A\w|[<>]", after)
+
+
+class _Fences:
+    """Which code fence is open, as lines go by."""
+
+    def __init__(self) -> None:
+        self._opener = ""
+        self._line: list[str] = []
+
+    @property
+    def inside(self) -> bool:
+        return bool(self._opener)
+
+    def add(self, text: str) -> None:
+        self._line.append(text)
+
+    def end_line(self) -> None:
+        marker = match_marker("".join(self._line))
+        self._line.clear()
+        if self._opener:
+            if marker and closes_fence(self._opener, *marker):
+                self._opener = ""
+        elif marker and opens_fence(*marker):
+            self._opener = marker[0]
+
+
+class Asides:
+    """Takes what is meant for the program out of what is said; `asked` is what it asks for."""
+
+    def __init__(self) -> None:
+        self.asked = Asked([])
+        self._fences = _Fences()
+        self._shown: list[str] = []  # of the current line
+        self._rest = ""  # of the current line: not shown yet
+        self._gap = ""  # line ends that wait for a line worth showing after them
+
+    def feed(self, piece: str) -> str:
+        """The next piece; what can be shown now."""
+        *lines, last = (self._rest + piece).split("\n")
+        out: list[str] = []
+        for line in lines:
+            self._rest = line
+            out += self._end_line("\n")
+        self._rest = last
+        out += self._begin_line()
+        return "".join(out)
+
+    def finish(self) -> str:
+        """There is no more."""
+        return "".join(self._end_line(""))
+
+    def _begin_line(self) -> list[str]:
+        """What of an unfinished line can be nothing but text."""
+        rest = self._rest
+        if self._fences.inside:
+            end = len(rest)
+        elif not self._shown and _may_be_aside(rest):
+            end = 0
+        else:  # white space at the end goes when a tag follows
+            end = len(rest[: _first_bracket(rest)].rstrip())
+        self._rest = rest[end:]
+        if end:
+            self._shown.append(rest[:end])
+        return self._show(rest[:end])
+
+    def _end_line(self, newline: str) -> list[str]:
+        shown = "".join(self._shown)
+        line = shown + self._rest
+        was_inside = self._fences.inside
+        self._fences.add(line)
+        self._fences.end_line()
+        is_code = was_inside or self._fences.inside
+        left = line if is_code else read_line(line, self.asked)
+        self._shown, self._rest = [], ""
+        if left is None:
+            return []
+        out = self._show(left[len(shown) :])
+        self._gap += newline
+        return out
+
+    def _show(self, text: str) -> list[str]:
+        if not text:
+            return []
+        gap, self._gap = self._gap, ""
+        return [gap, text]
+
+
+def _may_be_aside(line: str) -> bool:
+    """Whether an unfinished line may turn out to be a `MEDIA:` line or the word for silence."""
+    said = line.strip()
+    return any(word.startswith(said) or said.startswith(word) for word in _LINE_WORDS)
+
+
+def _first_bracket(line: str) -> int:
+    """Where a tag may begin in a line; its end when nowhere."""
+    at = line.find("[[")
+    if at >= 0:
+        return at
+    return len(line) - 1 if line.endswith("[") else len(line)

@@ -1,0 +1,126 @@
+"""`homarus inbox`: messages without an answer, replies in doubt, and what to do about them."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+
+import click
+
+from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.cli.sessions import age
+from homarus.config.paths import Paths
+from homarus.core.message import Json
+from homarus.core.text import reveal
+from homarus.sessions.backlog import DISCARDED, find_id, list_backlog
+from homarus.store.sqlite import open_store
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.group("inbox", invoke_without_command=True)
+@click.option("--stuck", is_flag=True, help="Only what will not move by itself.")
+@as_json_option
+@reach_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    stuck: bool,
+    as_json: bool,
+) -> None:
+    """List messages that have no answer yet, and replies that may not have arrived."""
+    if ctx.invoked_subcommand:
+        return
+    found = asyncio.run(_list(Reach(url, token, password), stuck=stuck))
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+        return
+    if not found["messages"] and not found["parcels"]:
+        click.echo("Nothing is stuck." if stuck else "Nothing waits.")
+    for row in found["messages"]:
+        _show(row, row["sessionKey"], f"{row['channel']}, from {row['sender']}")
+    for row in found["parcels"]:
+        _show(row, f"reply to {row['channel']}", row["chat"])
+
+
+def _show(row: Mapping[str, Json], where: str, who: str) -> None:
+    why = f": {row['why']}" if row["why"] else ""
+    click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {reveal(where)} ({reveal(who)})")
+    click.echo(f"       {row['preview']}")
+    click.echo(f"       {reveal(str(row['id']))}{why}")
+
+
+@command.command()
+@click.argument("id")
+@as_json_option
+@reach_options
+def retry(
+    id: str,  # noqa: A002 - the word for it
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Try a parked message, or a lost reply, once more. ID may be the start of one."""
+    done = asyncio.run(_change(Reach(url, token, password), "retry", id))
+    if as_json:
+        click.echo(json.dumps(done, ensure_ascii=False))
+    else:
+        when = "now" if done["now"] else "when the gateway next starts"
+        click.echo(f"{reveal(done['id'])} is tried again {when}.")
+
+
+@command.command()
+@click.argument("id")
+@as_json_option
+@reach_options
+def discard(
+    id: str,  # noqa: A002 - the word for it
+    url: str | None,
+    token: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Give up a parked message, or a lost reply, for good. ID may be the start of one."""
+    done = asyncio.run(_change(Reach(url, token, password), "discard", id))
+    if as_json:
+        click.echo(json.dumps(done, ensure_ascii=False))
+    else:
+        click.echo(f"{reveal(done['id'])} is given up.")
+
+
+async def _list(reach: Reach, *, stuck: bool) -> dict[str, Json]:
+    if is_running(reach):
+        async with open_gateway(reach) as link:
+            found = await link.call("inbox.list", {"stuck": stuck})
+        return found if isinstance(found, dict) else {"messages": [], "parcels": []}
+    async with open_store(Paths.find(os.environ).state, read_only=True) as store:
+        return await list_backlog(store.journal, _now_ms(), stuck=stuck)
+
+
+async def _change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
+    if is_running(reach):
+        async with open_gateway(reach) as link:
+            listed = await link.call("inbox.list", {"stuck": True})
+            item_id = find_id(listed if isinstance(listed, dict) else {}, named)
+            await link.call(f"inbox.{verb}", {"id": item_id})
+        return {"ok": True, "id": item_id, "now": True}
+    async with open_store(Paths.find(os.environ).state) as store:
+        journal, now_ms = store.journal, _now_ms()
+        item_id = find_id(await list_backlog(journal, now_ms, stuck=True), named)
+        if verb == "retry":
+            await journal.retry(item_id, at_ms=now_ms)
+        else:
+            await journal.discard(item_id, at_ms=now_ms, why=DISCARDED)
+    return {"ok": True, "id": item_id, "now": False}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

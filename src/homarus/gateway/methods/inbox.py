@@ -1,0 +1,79 @@
+"""What was accepted and has no answer yet, and replies nobody knows to have arrived.
+
+These methods are ours; the original has no journal that could be asked.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Json
+from homarus.core.text import one_line
+from homarus.gateway.method import Call, Params, method
+from homarus.sessions.backlog import DISCARDED, LIMIT, list_backlog
+
+_MAX_LISTED = 1_000
+
+# An id of the journal: a client's, a channel's, or with the number of a part after it.
+Id = Annotated[str, Field(min_length=1, max_length=1_024)]
+
+
+class ListParams(Params):
+    """Which of it, and how much at most."""
+
+    stuck: bool = False
+    limit: Annotated[int, Field(ge=1, le=_MAX_LISTED)] = LIMIT
+
+
+class ItemParams(Params):
+    """One message or parcel."""
+
+    id: Id
+
+
+@method("inbox.list", scope="read", params=ListParams, advertised=False)
+async def listed(call: Call, params: ListParams) -> Json:
+    """Messages that wait, run or are parked, and parcels pending, unknown or dead. Ours.
+
+    With `stuck`, only what will not move by itself: parked messages, unknown and dead parcels.
+    """
+    host = call.host
+    return await list_backlog(
+        host.store.journal, host.clock.now_ms(), stuck=params.stuck, limit=params.limit
+    )
+
+
+@method("inbox.retry", scope="write", params=ItemParams, advertised=False)
+async def retry(call: Call, params: ItemParams) -> Json:
+    """Have a parked message answered, or an unknown or dead parcel sent, now. Ours.
+
+    An unknown parcel may have arrived: then its reader gets it twice.
+    """
+    host, journal = call.host, call.host.store.journal
+    if not await journal.retry(params.id, at_ms=host.clock.now_ms()):
+        raise _not_stuck(params.id)
+    row = await journal.accepted(params.id)
+    if row is None:
+        host.nudge()
+        return {"ok": True, "id": params.id, "kind": "parcel"}
+    outcome = host.put(row.session, row)
+    call.gateway.memo.runs.follow(row.id, row.session, outcome, lambda _outcome: None)
+    return {"ok": True, "id": row.id, "kind": "message", "sessionKey": row.session}
+
+
+@method("inbox.discard", scope="admin", params=ItemParams, advertised=False)
+async def discard(call: Call, params: ItemParams) -> Json:
+    """Give up a parked message, or an unknown or dead parcel, for good. Ours."""
+    host = call.host
+    now_ms = host.clock.now_ms()
+    if not await host.store.journal.discard(params.id, at_ms=now_ms, why=DISCARDED):
+        raise _not_stuck(params.id)
+    return {"ok": True, "id": params.id}
+
+
+def _not_stuck(item_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"nothing that is stuck has the id {one_line(item_id, 64)!r}",
+        fix="inbox.list with stuck shows what is",
+    )

@@ -1,0 +1,83 @@
+"""What the journal still owes, as people are shown it: messages without an answer, unsent replies.
+
+Ids are as they are, so that one can be named again; what a stranger wrote is shown in one line,
+with characters that would hide or reorder text made visible.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from homarus.core.errors import UserError
+from homarus.core.message import Json
+from homarus.core.text import nearest, one_line
+from homarus.store.journal import OPEN, Accepted, Journal, Parcel, ParcelState
+
+LIMIT: Final = 200
+DISCARDED: Final = "discarded by a person"
+_MIN_PREFIX_CHARS = 4
+
+
+async def list_backlog(
+    journal: Journal, now_ms: int, *, stuck: bool = False, limit: int = LIMIT
+) -> dict[str, Json]:
+    """Messages that wait, run or are parked, and replies on their way, lost or in doubt.
+
+    With `stuck` only what will not move by itself.
+    """
+    rows = await journal.rows(*(() if stuck else OPEN), "parked", limit=limit)
+    on_their_way: tuple[ParcelState, ...] = () if stuck else ("pending", "sending")
+    parcels = await journal.parcels(*on_their_way, "unknown", "dead", limit=limit)
+    return {
+        "ts": now_ms,
+        "messages": [_message(row, now_ms) for row in rows],
+        "parcels": [_parcel(parcel, now_ms) for parcel in parcels],
+    }
+
+
+def _message(row: Accepted, now_ms: int) -> dict[str, Json]:
+    return {
+        "id": row.id,
+        "sessionKey": row.session,
+        "channel": row.channel,
+        "accountId": row.account,
+        "sender": one_line(row.sender),
+        "preview": one_line(row.preview, 120),
+        "state": row.state,
+        "why": one_line(row.why, 200),
+        "at": row.at_ms,
+        "ageMs": max(0, now_ms - row.at_ms),
+        "attempts": row.attempts,
+        "duplicates": row.duplicates,
+    }
+
+
+def _parcel(parcel: Parcel, now_ms: int) -> dict[str, Json]:
+    return {
+        "id": parcel.id,
+        "runId": parcel.run,
+        "channel": parcel.address.channel,
+        "accountId": parcel.address.account,
+        "chat": one_line(parcel.address.chat),
+        "preview": one_line(parcel.text, 120),
+        "state": parcel.state,
+        "why": one_line(parcel.why, 200),
+        "at": parcel.at_ms,
+        "ageMs": max(0, now_ms - parcel.at_ms),
+        "attempts": parcel.attempts,
+    }
+
+
+def find_id(backlog: Mapping[str, Json], named: str) -> str:
+    """The one thing that is meant by an id, or by the start of one."""
+    known = [str(one["id"]) for kind in ("messages", "parcels") for one in backlog.get(kind, ())]
+    if named in known:
+        return named
+    meant = [one for one in known if len(named) >= _MIN_PREFIX_CHARS and one.startswith(named)]
+    if len(meant) == 1:
+        return meant[0]
+    shown = one_line(named, 40)
+    if meant:
+        raise UserError(f"{shown!r} could be {len(meant)} things", fix="write more of the id")
+    close = nearest(named, known)
+    hint = f"did you mean {' or '.join(close)}?" if close else "homarus inbox --stuck lists them"
+    raise UserError(f"nothing that is stuck has the id {shown!r}", fix=hint)

@@ -1,0 +1,53 @@
+"""A tool call as people read it: one short line, and what came back as a block of text.
+
+What looks like a secret is blotted out: these lines go to chats and screens.
+"""
+
+import re
+
+from homarus.config.log import redact
+from homarus.core.message import Json, ToolCall, ToolReturn
+from homarus.core.text import clip_middle, one_line
+
+MAX_LINE_CHARS = 80
+MAX_OUTPUT_CHARS = 2_000
+
+_MATTERS = ("command", "path", "pattern", "query", "url", "message")
+_TICKS = re.compile(r"`{3,}")
+
+
+def subject(call: ToolCall) -> str:
+    """The argument that matters most, else all of them."""
+    for key in _MATTERS:
+        if key in call.args:
+            return _shown(call.args[key])
+    return " ".join(f"{key}={_shown(value)}" for key, value in call.args.items())
+
+
+def describe_call(call: ToolCall) -> str:
+    """A call as one short line: its name and the argument that matters most."""
+    return _line(f"{call.name} {subject(call)}".strip())
+
+
+def tool_line(call: ToolCall) -> str:
+    """The same for a chat."""
+    about = subject(call)
+    return _line(f"🔧 {call.name} · {about}" if about else f"🔧 {call.name}")
+
+
+def tool_output(call: ToolCall, result: ToolReturn) -> str:
+    """A call and what came back, for a chat that wants to see everything."""
+    head = tool_line(call) + (" · failed" if result.is_error else "")
+    output = clip_middle(redact(result.text).strip("\n"), MAX_OUTPUT_CHARS)
+    if not output.strip():
+        return head
+    fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(output))])
+    return f"{head}\n{fence}\n{output}\n{fence}"
+
+
+def _line(text: str) -> str:
+    return one_line(redact(one_line(text, MAX_LINE_CHARS * 4)), MAX_LINE_CHARS)
+
+
+def _shown(value: Json) -> str:
+    return value if isinstance(value, str) else repr(value)

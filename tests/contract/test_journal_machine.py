@@ -1,0 +1,347 @@
+"""Whatever is done to a journal, in whatever order, by whoever comes too late: its promises hold.
+
+Leases are taken and never given up by those who think they have them, so that every write is
+tried under leases that are old, current, or of somebody else; between any two steps the process
+may end, and the journal is opened anew from what is on disk.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from homarus.core.errors import LeaseLost
+from homarus.core.message import Address, Inbound
+from homarus.core.principal import OWNER
+from homarus.store.journal import (
+    OPEN,
+    Accepted,
+    Journal,
+    JournalUnit,
+    Lease,
+    Parcel,
+    ParcelState,
+    Settled,
+    State,
+)
+from tests.contract.journals import KINDS, Home, memory_home, postgres_home, sqlite_home
+
+SESSION = "agent:main:main"
+CHAT = Address("telegram", "42")
+DONE: tuple[Settled, ...] = ("answered", "silent", "reported")
+
+pick = st.integers(0, 11)
+outcomes = st.sampled_from([*DONE, "parked"])
+endings = st.sampled_from(["sent", "unknown", "dead", "pending"])
+
+
+@dataclass
+class Row:
+    """What must be known of a message."""
+
+    id: str
+    name: str
+    text: str
+    state: State = "accepted"
+    token: int = 0
+    attempts: int = 0
+    duplicates: int = 0
+    settled_ms: int = 0
+    beside: bool = False  # another had its id first
+    calls: set[str] = field(default_factory=set)
+
+    def open_to(self, token: int) -> bool:
+        return self.state in OPEN and self.token <= token
+
+    def held_by(self, token: int) -> bool:
+        return self.state == "running" and self.token == token
+
+    def seen(self) -> tuple[object, ...]:
+        kept = self.state in {*OPEN, "parked"}
+        return self.id, self.state, self.attempts, self.duplicates, self.settled_ms, kept
+
+    @staticmethod
+    def look(row: Accepted) -> tuple[object, ...]:
+        kept = row.inbound is not None
+        return row.id, row.state, row.attempts, row.duplicates, row.settled_ms, kept
+
+
+@dataclass
+class Sent:
+    """What must be known of a parcel."""
+
+    id: str
+    at_ms: int
+    state: ParcelState = "pending"
+    token: int = 0
+    attempts: int = 0
+
+
+class Machine(RuleBasedStateMachine):
+    """A journal beside a model of it."""
+
+    def __init__(self, home: Home, done: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.home, self.done = home, done
+        self.rows: list[Row] = []
+        self.parcels: list[Sent] = []
+        self.leases: list[Lease] = []
+        self.outcomes: dict[str, int] = {}
+        self.now_ms = 0
+        self.runner = asyncio.Runner()
+        self.opened = AsyncExitStack()
+        self.journal: Journal = self.do(self.open())
+        self.take_lease()
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    async def open(self) -> Journal:
+        return (await self.opened.enter_async_context(self.home.open()))(OWNER)
+
+    def teardown(self) -> None:
+        self.do(self.opened.aclose())
+        self.runner.close()
+        self.done()
+
+    def tick(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    def tries(self, allowed: bool, step: Callable[[JournalUnit], None]) -> bool:
+        """Write a unit that must be taken, or must be refused as a whole."""
+
+        async def commit() -> bool:
+            try:
+                async with self.journal.commit() as unit:
+                    step(unit)
+                    unit.post()
+            except LeaseLost:
+                return False
+            return True
+
+        taken: bool = self.do(commit())
+        assert taken == allowed
+        return taken
+
+    def row(self, which: int) -> Row:
+        return self.rows[which % len(self.rows)]
+
+    def parcel(self, which: int) -> Sent:
+        return self.parcels[which % len(self.parcels)]
+
+    def lease(self, which: int) -> Lease:
+        """Mostly one of the last."""
+        return self.leases[-1 - which % min(len(self.leases), 4)]
+
+    @rule()
+    def take_lease(self) -> None:
+        async def take() -> Lease:
+            async with self.journal.lease("session:x") as lease:
+                return lease
+
+        lease = self.do(take())
+        assert all(lease.token > other.token for other in self.leases)
+        self.leases.append(lease)
+
+    @rule(name=st.sampled_from("abc"), text=st.sampled_from("xyz"), at_once=st.integers(1, 3))
+    def accept(self, name: str, text: str, at_once: int) -> None:
+        inbound = Inbound(name, CHAT, "ann", text)
+
+        async def offer() -> list[tuple[str, Accepted]]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self.journal.accept(SESSION, inbound, at_ms=now))
+                    for now in [self.tick()] * at_once
+                ]
+            return [(task.result().kind, task.result().row) for task in tasks]
+
+        got = self.do(offer())
+        named = [row for row in self.rows if row.name == name]
+        first = all(row.beside for row in named)  # its id is free, or free again
+        same = [row for row in named if row.text == text and not (first and row.beside)]
+        expected = {"duplicate"} if same else {"new"} if first else {"conflict"}
+        assert {kind for kind, _ in got} - {"duplicate"} == expected - {"duplicate"}
+        assert sum(kind == "duplicate" for kind, _ in got) == at_once - (not same)
+        assert len({row.id for _, row in got}) == 1
+        if not same:
+            same = [Row(got[0][1].id, name, text)]
+            if not first:
+                same[0] = replace(same[0], beside=True, state="parked", settled_ms=self.now_ms)
+            same[0].duplicates = -1
+            self.rows += same
+        assert same[0].id == got[0][1].id
+        same[0].duplicates += at_once
+
+    @precondition(lambda self: self.rows)
+    @rule(which=pick, under=pick)
+    def start(self, which: int, under: int) -> None:
+        row, lease = self.row(which), self.lease(under)
+        if self.tries(row.open_to(lease.token), lambda u: u.start([row.id], lease, run=row.id)):
+            row.attempts += row.state == "accepted" or row.token != lease.token
+            row.state, row.token = "running", lease.token
+
+    @precondition(lambda self: self.rows)
+    @rule(which=pick, under=pick)
+    def hold(self, which: int, under: int) -> None:
+        row, lease = self.row(which), self.lease(under)
+        self.tries(row.held_by(lease.token), lambda unit: unit.hold([row.id], lease))
+
+    @precondition(lambda self: self.rows)
+    @rule(which=pick, under=pick, state=outcomes)
+    def settle(self, which: int, under: int, state: Settled) -> None:
+        """With a parcel, which must not be there when the settlement is refused."""
+        row, lease = self.row(which), self.lease(under)
+        reply = Sent(f"p{self.tick()}", self.now_ms)
+        allowed = row.held_by(lease.token) or (row.state == "accepted" and row.token <= lease.token)
+
+        def step(unit: JournalUnit) -> None:
+            unit.post(Parcel(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50))
+            unit.settle([row.id], lease, state, at_ms=self.now_ms)
+
+        if self.tries(allowed, step):
+            row.state, row.token, row.settled_ms = state, lease.token, self.now_ms
+            self.parcels.append(reply)
+            if state != "parked":
+                row.calls.clear()
+                self.outcomes[row.id] = self.outcomes.get(row.id, 0) + 1
+
+    @precondition(lambda self: self.rows)
+    @rule(which=pick, under=pick, call=st.sampled_from("12"), ends=st.booleans())
+    def call(self, which: int, under: int, call: str, ends: bool) -> None:
+        row, lease = self.row(which), self.lease(under)
+
+        def step(unit: JournalUnit) -> None:
+            (unit.call_ended if ends else unit.call_started)(row.id, lease, call)
+
+        if self.tries(row.held_by(lease.token), step):
+            row.calls = row.calls - {call} if ends else row.calls | {call}
+
+    @precondition(lambda self: self.parcels)
+    @rule(which=pick, under=pick)
+    def send(self, which: int, under: int) -> None:
+        sent, lease = self.parcel(which), self.lease(under)
+        allowed = sent.state in {"pending", "sending"} and sent.token <= lease.token
+        if self.tries(allowed, lambda unit: unit.send_started(sent.id, lease)):
+            sent.state, sent.token, sent.attempts = "sending", lease.token, sent.attempts + 1
+
+    @precondition(lambda self: self.parcels)
+    @rule(which=pick, under=pick, state=endings)
+    def end_send(self, which: int, under: int, state: ParcelState) -> None:
+        sent, lease = self.parcel(which), self.lease(under)
+        allowed = sent.state == "sending" and sent.token == lease.token
+        if self.tries(allowed, lambda unit: unit.send_ended(sent.id, lease, state)):
+            sent.state = state
+
+    @precondition(lambda self: self.rows)
+    @rule(which=pick)
+    def retry_message(self, which: int) -> None:
+        row = self.row(which)
+        assert self.do(self.journal.retry(row.id, at_ms=self.tick())) == (row.state == "parked")
+        if row.state == "parked":
+            row.state, row.token, row.attempts, row.settled_ms = "accepted", row.token + 1, 0, 0
+
+    @precondition(lambda self: self.parcels)
+    @rule(which=pick)
+    def retry_parcel(self, which: int) -> None:
+        sent = self.parcel(which)
+        stranded = sent.state in {"unknown", "dead"}
+        assert self.do(self.journal.retry(sent.id, at_ms=self.tick())) == stranded
+        if stranded:
+            sent.state, sent.token, sent.attempts = "pending", sent.token + 1, 0
+
+    @precondition(lambda self: self.rows)
+    @rule(which=pick)
+    def discard_message(self, which: int) -> None:
+        row, now = self.row(which), self.tick()
+        parked = row.state == "parked"
+        assert self.do(self.journal.discard(row.id, at_ms=now, why="w")) == parked
+        if parked:
+            row.state, row.settled_ms = "reported", now
+            row.calls.clear()
+            self.outcomes[row.id] = self.outcomes.get(row.id, 0) + 1
+
+    @precondition(lambda self: self.parcels)
+    @rule(which=pick)
+    def discard_parcel(self, which: int) -> None:
+        sent = self.parcel(which)
+        stranded = sent.state in {"unknown", "dead"}
+        assert self.do(self.journal.discard(sent.id, at_ms=self.tick(), why="w")) == stranded
+        if stranded:
+            self.parcels.remove(sent)
+
+    @rule(back=st.integers(0, 5))
+    def prune(self, back: int) -> None:
+        before = self.now_ms - back
+        rows = [row for row in self.rows if row.state in DONE and row.settled_ms < before]
+        sent = [one for one in self.parcels if one.state == "sent" and one.at_ms < before]
+        assert self.do(self.journal.prune(before)) == len(rows) + len(sent)
+        self.rows = [row for row in self.rows if row not in rows]
+        self.parcels = [one for one in self.parcels if one not in sent]
+
+    @rule()
+    def end_and_begin_anew(self) -> None:
+        async def again() -> Journal:
+            await self.opened.aclose()
+            return await self.open()
+
+        self.journal = self.do(again())
+
+    @invariant()
+    def everything_is_as_it_must_be(self) -> None:
+        async def look() -> tuple[Any, ...]:
+            calls = [(row.id, set(await self.journal.calls(row.id))) for row in self.rows]
+            return (
+                await self.journal.rows(),
+                await self.journal.rows(*OPEN),
+                calls,
+                await self.journal.parcels(),
+                await self.journal.parcels("pending"),
+            )
+
+        rows, still_open, calls, parcels, pending = self.do(look())
+        assert [Row.look(row) for row in rows] == [row.seen() for row in self.rows]
+        assert [row for row in rows if row.state in OPEN] == still_open
+        assert calls == [(row.id, row.calls) for row in self.rows]
+        seen = [(one.id, one.state, one.attempts) for one in parcels]
+        assert seen == [(one.id, one.state, one.attempts) for one in self.parcels]
+        assert [one for one in parcels if one.state == "pending"] == pending
+
+    @invariant()
+    def nothing_has_two_outcomes(self) -> None:
+        assert all(count == 1 for count in self.outcomes.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_promises_hold_whatever_happens(kind: str, request: pytest.FixtureRequest) -> None:
+    def machine() -> Machine:
+        if kind == "memory":
+            return Machine(memory_home())
+        if kind == "postgres":
+            return Machine(postgres_home(request.getfixturevalue("postgres_uri")))
+        folder = tempfile.TemporaryDirectory()
+        return Machine(sqlite_home(Path(folder.name)), folder.cleanup)
+
+    run_state_machine_as_test(
+        machine,  # type: ignore[arg-type] # what makes one is as good
+        settings=settings(
+            max_examples=1000 if kind == "memory" else 300,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,143 @@
+"""What every journal promises about parcels (store/journal.py), over every journal there is."""
+
+from dataclasses import replace
+
+import pytest
+
+from homarus.core.errors import LeaseLost
+from homarus.core.message import Address
+from homarus.store.journal import (
+    Journal,
+    ParcelState,
+)
+from tests.contract.journals import (
+    Run,
+    lease,
+    parcel,
+    post,
+    send,
+)
+
+
+def test_parcels_come_in_the_order_they_were_posted(run_journal: Run) -> None:
+    async def body(journal: Journal) -> None:
+        elsewhere = Address("irc", "#x")
+        await post(journal, parcel("p1"), parcel("p0", at_ms=5), parcel("i1", chat=elsewhere))
+        await post(journal, parcel("p1", "other words"), parcel("p2"))
+
+        async def ids(*states: ParcelState, **asked: object) -> list[str]:
+            found = await journal.parcels(*states, **asked)  # type: ignore[arg-type] # as they come
+            return [one.id for one in found]
+
+        assert await ids() == ["p1", "p0", "i1", "p2"]
+        first = await journal.parcel("p1")
+        assert first == replace(parcel("p1"), place=first.place if first else 0)
+        second = await journal.parcel("i1")
+        assert second is not None and second.address == elsewhere
+        await send(journal, "p0", "sent", receipt="x7")
+        assert await ids("pending") == ["p1", "i1", "p2"]
+        assert await ids("pending", channel="telegram") == ["p1", "p2"]
+        assert await ids("pending", "sending", channel="telegram", limit=1) == ["p1"]
+        assert await ids("sent") == ["p0"] and await ids("dead") == []
+        assert await ids(limit=0) == [] and await ids(limit=9) == ["p1", "p0", "i1", "p2"]
+
+    run_journal(body)
+
+
+def test_a_parcel_enters_the_outbox_untried(run_journal: Run) -> None:
+    async def body(journal: Journal) -> None:
+        odd = replace(parcel("p1"), state="sent", receipt="r", why="w", attempts=9, place=99)
+        await post(journal, replace(odd, not_before_ms=50))
+        found = await journal.parcel("p1")
+        assert found is not None
+        assert found == replace(parcel("p1"), not_before_ms=50, place=found.place)
+
+    run_journal(body)
+
+
+@pytest.mark.parametrize("state", ["sent", "unknown", "dead", "pending"])
+def test_a_parcel_is_marked_before_and_after_it_is_sent(
+    run_journal: Run, state: ParcelState
+) -> None:
+    async def body(journal: Journal) -> None:
+        await post(journal, parcel("p1"))
+        held = await lease(journal)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_ended("p1", held, state)
+        async with journal.commit() as unit:
+            unit.send_started("p1", held)
+        (sending,) = await journal.parcels("sending")
+        assert sending.attempts == 1
+        async with journal.commit() as unit:
+            unit.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
+        ended = await journal.parcel("p1")
+        told = {"state": state, "receipt": "x", "why": "w", "not_before_ms": 60}
+        assert ended == replace(sending, **told)  # type: ignore[arg-type] # fields of it
+        if state != "pending":
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.send_started("p1", await lease(journal))
+        else:
+            await send(journal, "p1", "sent")
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_ended("p1", held, "pending")
+
+    run_journal(body)
+
+
+def test_a_parcel_is_sent_only_under_the_latest_lease(run_journal: Run) -> None:
+    async def body(journal: Journal) -> None:
+        await post(journal, parcel("p1"))
+        first = await lease(journal)
+        async with journal.commit() as unit:
+            unit.send_started("p1", first)
+        second = await lease(journal)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_ended("p1", second, "sent")
+        async with journal.commit() as unit:
+            unit.send_started("p1", second)  # it was being sent when the first died
+        for stale in (first, await lease(journal)):
+            with pytest.raises(LeaseLost):
+                async with journal.commit() as unit:
+                    unit.send_ended("p1", stale, "sent")
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_started("p1", first)
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_started("p2", second)
+        async with journal.commit() as unit:
+            unit.send_ended("p1", second, "sent", receipt="r")
+        found = await journal.parcel("p1")
+        assert found is not None and (found.state, found.attempts) == ("sent", 2)
+
+    run_journal(body)
+
+
+@pytest.mark.parametrize("state", ["dead", "unknown"])
+def test_a_stranded_parcel_can_be_retried(run_journal: Run, state: ParcelState) -> None:
+    async def body(journal: Journal) -> None:
+        await post(journal, parcel("p1", at_ms=30), parcel("p2"))
+        assert not await journal.retry("p1", at_ms=1000)
+        held = await send(journal, "p1", state, why="no")
+        assert await journal.retry("p1", at_ms=1000)
+        found = await journal.parcel("p1")
+        assert found is not None
+        assert (found.state, found.why, found.attempts, found.not_before_ms) == (
+            "pending",
+            "",
+            0,
+            0,
+        )
+        assert found.expires_ms == 1100  # as long as it had at first
+        assert [one.id for one in await journal.parcels("pending")] == ["p1", "p2"]
+        with pytest.raises(LeaseLost):
+            async with journal.commit() as unit:
+                unit.send_started("p1", held)
+        await send(journal, "p1", "sent")
+        assert not await journal.retry("p1", at_ms=1000)
+
+    run_journal(body)

@@ -1,0 +1,152 @@
+"""`make scale`: row 39. A thousand sessions at once, three turns each, every reply its own.
+
+Judged: all answered and none doubled, no reply in a chat it does not belong to, the event loop's
+lag as the gateway itself measures it, and its memory back where it was.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.crash.rig import Launch, Rig, Started, wait_for
+
+THINK_MS = 1_000  # the model takes this long, so that all sessions are live together
+LAG_MS = 100.0
+GROWTH = 1.10
+WARM_UP = 50
+GUARD_S = 600.0
+NONCE = re.compile(r"T#([0-9a-f]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of it."""
+
+    sessions: int
+    answered: int
+    doubled: int
+    strayed: int  # replies that carry another chat's nonce
+    took_s: float
+    worst_s: float
+    cpu_s: float
+    lag_p99_ms: float
+    lag_max_ms: float
+    before_mb: float
+    after_mb: float
+
+
+def play(launch: Launch, folder: Path, sessions: int, turns: int = 3) -> Found:
+    """Every session writes, is answered, and writes again."""
+    rig = Rig(launch, folder, concurrent=sessions)
+    try:
+        gateway = rig.start()
+        rig.wait_ready()
+        wave(rig, WARM_UP, "warm")
+        before_mb, before_s = rss_mb(gateway.pid), cpu_s(gateway.pid)
+        started = time.monotonic()
+        for _ in range(turns):
+            wave(rig, sessions, "chat")
+        took_s, spent_s = time.monotonic() - started, cpu_s(gateway.pid) - before_s
+        after_mb = settled_mb(gateway.pid, before_mb * GROWTH)
+        told, lags = rig.verdict(), lag(rig)
+        return Found(
+            sessions, len(told.answered), len(told.doubled), strayed(rig), took_s,
+            told.worst_s, spent_s, *lags, before_mb, after_mb,
+        )  # fmt: skip
+    finally:
+        rig.close()
+
+
+def wave(rig: Rig, count: int, name: str) -> None:
+    """One message to each chat, and wait for every answer."""
+    for number in range(count):
+        rig.offer(f"T#{{nonce}} MOCK:delay:{THINK_MS} MOCK:echo", f"{name}-{number}")
+
+    def done() -> bool:
+        time.sleep(0.5)
+        told = rig.verdict()
+        return len(told.answered) == told.offered
+
+    wait_for(done, "every session is answered", GUARD_S)
+
+
+def strayed(rig: Rig) -> int:
+    books = rig.ledger.get("/ledger")
+    home = {message["nonce"]: message["chat"] for message in books["messages"]}
+    return sum(
+        home.get(nonce) != send["chat"]
+        for send in books["sends"]
+        for nonce in NONCE.findall(send["text"])
+    )
+
+
+def rss_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) / 1000
+
+
+def settled_mb(pid: int, enough_mb: float) -> float:
+    """Memory once it has stopped falling, or is small enough."""
+    last = rss_mb(pid)
+    for _ in range(20):
+        if last <= enough_mb:
+            break
+        time.sleep(1.0)
+        last = min(last, rss_mb(pid))
+    return last
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def lag(rig: Rig) -> tuple[float, float]:
+    """p99 and the longest, in milliseconds, as the gateway's own page says."""
+    page = rig.ask_gateway("/metrics")
+    values: dict[str, Any] = dict(line.rsplit(" ", 1) for line in page.splitlines() if line)
+
+    def of(word: str) -> float:
+        (found,) = [float(value) for name, value in values.items()
+                    if word in name and not name.startswith("#")]  # fmt: skip
+        return 1000 * found
+
+    return of("loop_lag_p99_seconds"), of("loop_lag_max_seconds")
+
+
+def main() -> None:
+    """Run, print, judge."""
+    parser = argparse.ArgumentParser(prog="make scale")
+    parser.add_argument("sessions", nargs="?", type=int, default=1_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        found = play(Started, Path(folder), options.sessions)
+    wanted = 3 * found.sessions + WARM_UP
+    verdicts = {
+        f"answered {found.answered} of {wanted}": found.answered == wanted,
+        f"doubled {found.doubled}, in the wrong chat {found.strayed}": not (
+            found.doubled or found.strayed
+        ),
+        f"loop lag p99 {found.lag_p99_ms:.0f} ms, longest {found.lag_max_ms:.0f} ms": (
+            found.lag_p99_ms < LAG_MS
+        ),
+        f"memory {found.before_mb:.0f} MB before, {found.after_mb:.0f} MB after": (
+            found.after_mb <= found.before_mb * GROWTH
+        ),
+    }
+    print(f"{found.sessions} sessions x 3 turns in {found.took_s:.0f} s, {found.cpu_s:.0f} CPU-s;"
+          f" the longest wait for an answer was {found.worst_s:.1f} s")  # fmt: skip
+    for told, good in verdicts.items():
+        print(f"{'ok ' if good else 'NOT'} {told}")
+    sys.exit(not all(verdicts.values()))
+
+
+if __name__ == "__main__":
+    main()

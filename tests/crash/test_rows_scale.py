@@ -1,0 +1,17 @@
+"""Row 39, small: a hundred sessions at once. `make scale` is the whole of it."""
+
+from pathlib import Path
+
+from tests.crash.rig import Launch
+from tests.crash.scale import WARM_UP, play
+
+SESSIONS = 100
+
+
+def test_row_39_a_hundred_sessions_at_once_are_each_answered_with_their_own_words(
+    launch: Launch, tmp_path: Path
+) -> None:
+    found = play(launch, tmp_path, SESSIONS)
+    assert found.answered == 3 * SESSIONS + WARM_UP
+    assert found.doubled == 0 and found.strayed == 0
+    assert found.worst_s < 60

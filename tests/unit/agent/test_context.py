@@ -1,0 +1,376 @@
+"""From messages to what is sent: mended, limited, the same every time, growing at its end only."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.agent.context import (
+    NO_VIEW,
+    Frame,
+    View,
+    check_window,
+    first_turn,
+    render,
+    turn_limit,
+)
+from homarus.agent.tokens import Measured, expected, message_tokens
+from homarus.config.schema import ContextPruning
+from homarus.core.message import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    Usage,
+    user,
+)
+from homarus.providers.anthropic_request import Turns as AnthropicTurns
+from homarus.sessions.transcript import INJECTED, compaction, read_message
+
+HOUR_MS = 3_600_000
+ORIGIN = Origin("api", "p", "m")
+FRAME = Frame("m", 100_000)
+
+
+def said(*parts: Part | str, at_ms: int = 0, prompt: int = 0) -> Message:
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message("assistant", made, at_ms, replace(ORIGIN, usage=Usage(input=prompt)))
+
+
+def call(call_id: str, name: str = "exec") -> ToolCall:
+    return ToolCall(call_id, name, {"command": "ls"})
+
+
+def result(call_id: str, text: str, *images: Image, at_ms: int = 0) -> Message:
+    content: tuple[Text | Image, ...] = (Text(text), *images)
+    return Message("tool", (ToolReturn(call_id, "exec", content),), at_ms)
+
+
+def summary(text: str, at_ms: int = 0) -> Message:
+    message = read_message(compaction(text, "x", 1).at("c", None, at_ms))
+    assert message
+    return message
+
+
+def sent(history: Sequence[Message], frame: Frame = FRAME, now_ms: int = 0) -> tuple[Message, ...]:
+    return render(history, frame, NO_VIEW, now_ms).messages
+
+
+def as_bytes(messages: Sequence[Message]) -> bytes:
+    turns = AnthropicTurns(provider="p", model="m", sees_images=True, unsigned=True)
+    return b",".join(turn.json() for turn in turns.render(messages))
+
+
+# --- mending -----------------------------------------------------------------------------------
+
+
+def test_what_needs_no_change_is_the_same_object() -> None:
+    history = [user("hi"), said(Thinking("hm", "sig"), call("a")), result("a", "out"), said("done")]
+    assert all(map(lambda one, other: one is other, sent(history), history))
+
+
+def test_empty_parts_and_answers_that_never_came_are_left_out() -> None:
+    failed = Message("assistant", (Thinking("hm"),), 0, replace(ORIGIN, stop="error"))
+    history = [user("hi"), failed, said(), said(" \n", "yes"), user("and?")]
+    assert [(m.role, m.text) for m in sent(history)] == [
+        ("user", "hi"),
+        ("assistant", "yes"),
+        ("user", "and?"),
+    ]
+
+
+def test_half_characters_become_ones_that_can_be_sent() -> None:
+    broken = ToolCall("a", "exec", {"command": "echo \ud800", "more": ["\udfff"]})
+    history = [user("a\ud83d"), said("b\udc00", broken), result("a", "c\ud800")]
+    mended = sent(history)
+    json.dumps([repr(message) for message in mended], ensure_ascii=False).encode()
+    assert mended[0].text == "a?"
+    assert mended[1].calls[0].args == {"command": "echo ?", "more": ["?"]}
+    assert mended[1].calls[0].id == "a"
+
+
+def test_thinking_with_a_half_character_loses_its_signature() -> None:
+    (mended,) = sent([said(Thinking("hm\ud800", "sig"), "yes")])
+    assert mended.parts[0] == Thinking("hm?")
+
+
+def test_arguments_too_deep_to_write_are_left_out() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    history = [user("hi"), said(ToolCall("a", "exec", deep)), result("a", "out")]
+    assert sent(history)[1].calls[0].args == {}
+
+
+def test_a_person_who_said_nothing_stays_in_place() -> None:
+    assert [m.role for m in sent([user(""), said("hello")])] == ["user", "assistant"]
+
+
+def test_every_call_gets_its_result_and_a_stray_result_goes() -> None:
+    history = [user("hi"), result("x", "stray"), said(call("a"), call("b")), result("b", "out")]
+    history.append(user("and?"))
+    kinds = [p.call_id for m in sent(history) for p in m.parts if isinstance(p, ToolReturn)]
+    assert sorted(kinds) == ["a", "b"]
+
+
+def test_a_tool_message_without_a_result_is_left_out() -> None:
+    assert len(sent([user("hi"), Message("tool", ()), said("yes")])) == 2
+
+
+# --- long results ------------------------------------------------------------------------------
+
+
+def test_one_result_gets_at_most_its_share_of_the_window() -> None:
+    history = [user("hi"), said(call("a")), result("a", "x" * 1_000_000)]
+    view = render(history, Frame("m", 10_000), NO_VIEW, 0)
+    assert message_tokens(view.messages[2]) <= 10_000 * 0.3 + 50
+    assert "characters left out" in view.messages[2].parts[0].text  # type: ignore[union-attr]  # a result
+
+
+def test_many_results_of_one_answer_share_it() -> None:
+    calls = [call(f"c{n}") for n in range(20)]
+    history = [user("hi"), said(*calls), *(result(c.id, "x" * 100_000) for c in calls)]
+    view = render(history, Frame("m", 50_000), NO_VIEW, 0)
+    assert view.tokens < 50_000 * 0.5
+
+
+def test_a_picture_in_a_long_result_stays() -> None:
+    image = Image("aGk=", "image/png")
+    history = [user("hi"), said(call("a")), result("a", "x" * 100_000, image)]
+    (part,) = sent(history, Frame("m", 1_000))[2].parts
+    assert isinstance(part, ToolReturn) and image in part.content
+
+
+# --- turns -------------------------------------------------------------------------------------
+
+
+def turns(count: int) -> list[Message]:
+    return [m for n in range(count) for m in (user(f"q{n}", at_ms=n), said(f"a{n}", at_ms=n))]
+
+
+@given(count=st.integers(0, 60), limit=st.integers(1, 20))
+def test_never_more_turns_are_sent_than_the_limit(count: int, limit: int) -> None:
+    kept = [m for m in sent(turns(count), replace(FRAME, max_turns=limit)) if m.role == "user"]
+    assert len(kept) <= limit
+    assert len(kept) >= min(count, limit - max(1, limit // 4) + 1)
+    if count:
+        assert kept[-1].text == f"q{count - 1}"
+
+
+def test_the_limit_moves_in_steps_so_that_most_prompts_only_grow() -> None:
+    starts = [first_turn(turns(count), 12) for count in range(1, 60)]
+    assert len(set(starts)) <= 60 // 3 + 1
+
+
+def test_a_summary_is_sent_whatever_the_limit() -> None:
+    history = [summary("before"), *turns(9)]
+    kept = sent(history, replace(FRAME, max_turns=2))
+    assert "before" in kept[0].text
+    assert [m.text for m in kept[1:]] == ["q7", "a7", "q8", "a8"]
+
+
+CHANNELS = {
+    "telegram": {
+        "historyLimit": 7,
+        "dmHistoryLimit": 5,
+        "dms": {"77": {"historyLimit": 2}, "78": {"historyLimit": 0}, "79": {}},
+    },
+    "slack": {"historyLimit": True},
+    "odd": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "limit"),
+    [
+        ("agent:main:telegram:direct:1", 5),
+        ("agent:main:telegram:dm:1", 5),
+        ("agent:main:telegram:direct:77", 2),
+        ("agent:main:telegram:direct:78", 0),
+        ("agent:main:telegram:direct:79", 5),
+        ("agent:main:telegram:group:9", 7),
+        ("agent:main:telegram:group:9:topic:4", 7),
+        ("agent:main:telegram:work:direct:77", 2),
+        ("agent:main:slack:channel:c1", 0),
+        ("agent:main:odd:direct:1", 0),
+        ("agent:main:irc:direct:1", 0),
+        ("agent:main:main", 0),
+        ("global", 0),
+    ],
+)
+def test_a_channels_settings_limit_its_conversations(key: str, limit: int) -> None:
+    assert turn_limit(CHANNELS, key) == limit
+
+
+# --- pictures ----------------------------------------------------------------------------------
+
+
+def test_pictures_of_older_questions_stand_in_their_place() -> None:
+    image = Image("aGk=", "image/png")
+    history = [user("see a.png", at_ms=1), said("ok"), user("see a.png", at_ms=2)]
+    view = render(history, replace(FRAME, pictures={(1, "see a.png"): (image,)}), NO_VIEW, 0)
+    assert [image in m.parts for m in view.messages] == [True, False, False]
+
+
+# --- windows and tokens ------------------------------------------------------------------------
+
+
+def test_a_window_is_judged_with_what_it_must_hold() -> None:
+    assert check_window(200_000, 20_000).verdict == "ok"
+    assert check_window(31_999, 2_000).verdict == "tight"
+    assert check_window(8_000, 1_000).verdict == "tight"
+    refused = check_window(8_000, 4_001)
+    assert refused.verdict == "refused" and "8,000" in refused.why
+
+
+def test_an_answer_tells_how_wrong_the_guess_was() -> None:
+    history = [user("x" * 4_000), said("y", at_ms=1, prompt=2_000), user("z", at_ms=2)]
+    view = render(history, FRAME, NO_VIEW, 3)
+    assert view.measured and view.measured.counted == 2_000
+    assert 2_000 < view.tokens < 2_300
+
+
+def test_another_models_count_and_one_from_before_the_summary_tell_nothing() -> None:
+    other = replace(said("y", at_ms=9), origin=replace(ORIGIN, model="n", usage=Usage(input=9)))
+    assert render([user("x"), other], FRAME, NO_VIEW, 10).measured is None
+    old = said("y", at_ms=5, prompt=90_000)
+    assert (
+        render([summary("s", at_ms=6), user("x", at_ms=4), old], FRAME, NO_VIEW, 10).measured
+        is None
+    )
+
+
+def test_a_guess_is_rather_too_high() -> None:
+    assert expected(1_000) == 1_200
+    assert expected(1_000, Measured(500, 1_000)) == 2_100
+    assert expected(1_000, Measured(1, 1_000_000)) == 4_200
+    assert expected(1_000, Measured(1_000_000, 1)) == 525
+
+
+def test_any_script_weighs_its_bytes() -> None:
+    assert message_tokens(user("日本語" * 100)) > 2 * message_tokens(user("abc" * 100))
+
+
+# --- stability ---------------------------------------------------------------------------------
+
+
+def exchange(number: int, calls: int) -> list[Message]:
+    """One turn: a question, so many rounds of calls, an answer."""
+    at_ms = number * 1_000
+    made = [user(f"question {number}", at_ms=at_ms)]
+    for n in range(calls):
+        call_id = f"c{number}.{n}"
+        made.append(said(f"step {n}", call(call_id), at_ms=at_ms + n))
+        made.append(result(call_id, f"{number} {n} " * 400, at_ms=at_ms + n))
+    made.append(said(f"answer {number}", at_ms=at_ms + calls, prompt=100 + number))
+    return made
+
+
+def requests(history: Sequence[Message]) -> list[list[Message]]:
+    """The history at each moment at which a model is asked."""
+    asked = []
+    for at, message in enumerate(history):
+        following = history[at + 1] if at + 1 < len(history) else None
+        if message.role in {"user", "tool"} and (following is None or following.role != "tool"):
+            asked.append(list(history[: at + 1]))
+    return asked
+
+
+conversations = st.lists(st.integers(0, 3), min_size=1, max_size=8).map(
+    lambda rounds: [m for n, calls in enumerate(rounds) for m in exchange(n, calls)]
+)
+
+
+@settings(max_examples=60)
+@given(history=conversations, window=st.integers(500, 50_000))
+def test_a_request_is_the_one_before_it_with_more_at_its_end(
+    history: list[Message], window: int
+) -> None:
+    frame, view, before = Frame("m", window), NO_VIEW, b""
+    for asked in requests(history):
+        view = render(asked, frame, view, asked[-1].at_ms)
+        now = as_bytes(view.messages)
+        assert now.startswith(before)
+        before = now
+
+
+@settings(max_examples=60)
+@given(history=conversations, window=st.integers(500, 50_000), limit=st.integers(0, 4))
+def test_a_view_that_grew_is_the_one_made_at_once(
+    history: list[Message], window: int, limit: int
+) -> None:
+    frame, view = Frame("m", window, max_turns=limit), NO_VIEW
+    for asked in requests(history):
+        view = render(asked, frame, view, 0)
+        fresh = render(json_copy(asked), frame, NO_VIEW, 0)
+        assert fresh.messages == view.messages
+        assert fresh.guess == view.guess
+
+
+def json_copy(messages: Sequence[Message]) -> list[Message]:
+    """Equal messages that are other objects, as when a transcript is read again."""
+    return [replace(message) for message in messages]
+
+
+def test_what_the_gateway_says_in_between_comes_after_the_result() -> None:
+    injected = Message("assistant", (Text("note"),), 0, INJECTED)
+    history = [user("hi"), said(call("a")), injected, result("a", "out"), user("next")]
+    first = render(history[:2], FRAME, NO_VIEW, 0)
+    last = render(history, FRAME, first, 0)
+    assert [m.role for m in last.messages] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_a_long_conversation_costs_what_is_new() -> None:
+    history = turns(5_000)
+    view = render(history, FRAME, NO_VIEW, 0)
+    history += [user("new", at_ms=9_999)]
+    after = render(history, FRAME, view, 0)
+    assert after.sent[: len(view.sent)] == view.sent
+    assert all(one is other for one, other in zip(after.sent, view.sent, strict=False))
+    assert after.settled - view.settled == 1
+
+
+# --- pruning, over time ------------------------------------------------------------------------
+
+PRUNING = ContextPruning.model_validate(
+    {"mode": "cache-ttl", "ttl": "5m", "minPrunableToolChars": 0}
+)
+SMALL = Frame("m", 4_000, pruning=PRUNING)
+
+
+def test_nothing_is_cut_while_the_cache_is_warm_and_cuts_stay_when_it_is_again() -> None:
+    history = [m for n in range(6) for m in exchange(n, 1)]
+    last_ms = history[-1].at_ms
+    history.append(user("go on", at_ms=last_ms + 1))
+    warm = render(history, SMALL, NO_VIEW, last_ms + 60_000)
+    assert not warm.cuts
+    cold = render(history, SMALL, warm, last_ms + 300_000)
+    assert cold.cuts and cold.guess < warm.guess
+    history += [said("ok", at_ms=last_ms + 300_000), user("more", at_ms=last_ms + 300_001)]
+    later = render(history, SMALL, cold, last_ms + 301_000)
+    assert later.cuts == cold.cuts
+    assert as_bytes(later.messages).startswith(as_bytes(cold.messages))
+    again = render(json_copy(history), SMALL, later, last_ms + 301_000)
+    assert as_bytes(again.messages) == as_bytes(later.messages), "also when it is read anew"
+
+
+def test_a_prompt_that_was_cut_is_not_measured_by_answers_from_before() -> None:
+    history = [m for n in range(6) for m in exchange(n, 1)]
+    history[-1] = said("big", at_ms=history[-1].at_ms, prompt=40_000)
+    now_ms = history[-1].at_ms + HOUR_MS
+    history.append(user("go on", at_ms=now_ms))
+    view = render(history, SMALL, NO_VIEW, now_ms)
+    assert view.cuts and view.measured is None
+
+
+def test_another_conversation_under_the_same_view_starts_afresh() -> None:
+    view = View(head=user("other"), cuts=render(turns(1), FRAME, NO_VIEW, 0).cuts, settled=99)
+    assert render(turns(2), FRAME, view, 0).messages == tuple(turns(2))
+    assert render([], FRAME, view, 0).messages == ()

@@ -1,0 +1,147 @@
+"""Two hundred turns through more than ten compactions: nothing is lost, everything fits."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from homarus.agent import compact
+from homarus.agent.context import NO_VIEW, Frame, View, render
+from homarus.agent.note_taker import Ask
+from homarus.agent.tokens import fixed_tokens
+from homarus.config import schema
+from homarus.core.errors import ContextOverflow, Overloaded
+from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, Usage, user
+from homarus.providers.anthropic_request import Turns
+from homarus.sessions import transcript
+from homarus.sessions.transcript import Draft
+from homarus.store.base import Entry
+
+WINDOW = 12_000
+SYSTEM = "You are a helpful lobster. " * 60
+FACT = "By the way, my locker at the pool is number 7731-K."
+RULES = schema.Compaction()
+
+
+def as_bytes(messages: Sequence[Message]) -> bytes:
+    turns = Turns(provider="p", model="m", sees_images=True, unsigned=True)
+    return b",".join(turn.json() for turn in turns.render(messages))
+
+
+def count(messages: Sequence[Message]) -> int:
+    """What the vendor counts: a little more than we guess."""
+    return round((len(SYSTEM) + len(as_bytes(messages))) / 3.6)
+
+
+async def faithful(ask: Ask) -> str:
+    """A model that notes what was said of the locker."""
+    told = [line for line in ask.text.splitlines() if "locker" in line]
+    return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in told))
+
+
+async def forgetful(_ask: Ask) -> str:
+    return "## Done\n- some things were said"
+
+
+async def failing(_ask: Ask) -> str:
+    raise Overloaded("busy")
+
+
+async def narrow(ask: Ask) -> str:
+    """A model that holds less than everybody thinks."""
+    if len(ask.text) > 6_000:
+        raise ContextOverflow("too long")
+    return await forgetful(ask)
+
+
+class Conversation:
+    """A transcript that is talked into, and what a model is sent of it."""
+
+    def __init__(self, summarise: Callable[[Ask], Awaitable[str]]) -> None:
+        self.summarise = summarise
+        self.entries: list[Entry] = []
+        self.messages: list[Message] = []
+        self.view: View = NO_VIEW
+        self.frame = Frame("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
+        self.compactions: list[compact.Compaction] = []
+        self.sent = b""  # the request before this one
+        self.broken = 0  # how often a request was not the one before it with more at its end
+        self.now_ms = 0
+
+    def add(self, item: Message | Draft) -> None:
+        self.now_ms += 1_000
+        draft = transcript.message_draft(item, self.now_ms) if isinstance(item, Message) else item
+        parent = self.entries[-1].id if self.entries else None
+        taken = {entry.id for entry in self.entries}
+        entry = draft.at(transcript.new_id(taken), parent, self.now_ms)
+        self.entries.append(entry)
+        if isinstance(item, Message):
+            read = transcript.read_message(entry)
+            assert read
+            self.messages.append(read)
+
+    async def ask(self) -> int:
+        """What a request counts, once it fits."""
+        for attempt in range(compact.MAX_PER_TURN + 1):
+            self.view = render(self.messages, self.frame, self.view, self.now_ms)
+            room = compact.room_in(RULES, self.view)
+            if not compact.is_due(self.view, room):
+                break
+            assert attempt < compact.MAX_PER_TURN
+            await self.compact(room)
+        now = as_bytes(self.view.messages)
+        self.broken += not now.startswith(self.sent)
+        self.sent = now
+        return count(self.view.messages)
+
+    async def compact(self, room: compact.Room) -> None:
+        lines = transcript.lines_of(self.entries)
+        done = await compact.compact(lines, room=room, summarise=self.summarise)
+        self.compactions.append(done)
+        self.add(done.draft())
+        self.messages = transcript.pair_calls(transcript.messages_of(self.entries))
+        self.sent = b""
+
+    async def turn(self, number: int, words: random.Random) -> None:
+        text = " ".join(words.choices(["sea", "sand", "Nora", "boat", "42", "the"], k=60))
+        self.add(user(f"{FACT if number == 3 else f'Question {number}.'} {text}"))
+        for step in range(number % 3):
+            prompt = await self.ask()
+            assert prompt <= WINDOW
+            call = ToolCall(f"c{number}.{step}", "exec", {"command": f"ls {number}"})
+            self.add(self.answer("one moment", prompt, call))
+            out = Text("line of output\n" * words.randrange(1, 900))
+            self.add(Message("tool", (ToolReturn(call.id, "exec", (out,)),)))
+        prompt = await self.ask()
+        assert prompt <= WINDOW
+        self.add(self.answer(f"answer {number}: {text}", prompt))
+
+    def answer(self, text: str, prompt: int, *calls: ToolCall) -> Message:
+        origin = Origin("api", "p", "m", usage=Usage(input=prompt, output=100))
+        return Message("assistant", (Text(text), *calls), self.now_ms + 1_000, origin)
+
+
+@pytest.mark.parametrize("summarise", [faithful, forgetful, failing, narrow])
+def test_two_hundred_turns_go_through_many_compactions(
+    summarise: Callable[[Ask], Awaitable[str]],
+) -> None:
+    talk, words = Conversation(summarise), random.Random(7)
+    seen: list[Entry] = []
+
+    async def main() -> None:
+        for number in range(200):
+            await talk.turn(number, words)
+            assert talk.entries[: len(seen)] == seen, "what is written stays as it was written"
+            seen[:] = talk.entries
+
+    asyncio.run(main())
+    assert len(talk.compactions) >= 10
+    assert talk.broken == 0, "between two compactions a prompt only grows at its end"
+    assert b"7731-K" in talk.sent, "what was said in turn 3 is still in sight"
+    raw = [m for entry in talk.entries if (m := transcript.read_message(entry))]
+    assert any(FACT in m.text for m in raw), "and can be read and searched as it was said"
+    for done in talk.compactions:
+        assert done.tokens_after <= done.tokens_before * 0.9
+        assert done.tokens_after <= WINDOW
+    assert len({entry.id for entry in talk.entries}) == len(talk.entries)

@@ -1,0 +1,94 @@
+"""The config a gateway falls back on."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from homarus.config.edit import apply_merge_patch
+from homarus.config.load import load
+from homarus.config.paths import Paths
+from homarus.config.write import write
+from homarus.core.errors import ConfigError
+from homarus.gateway.last_good import FILE, bring_back, keep, load_or_recall, recall
+
+ENV = {"TOKEN": "from-the-environment"}
+GOOD = {"gateway": {"auth": {"token": "${TOKEN}"}}, "tools": {"deny": ["exec"]}}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    (tmp_path / ".openclaw").mkdir()
+    return Paths.find({"HOME": str(tmp_path)})
+
+
+def put(paths: Paths, text: object) -> None:
+    said = text if isinstance(text, str) else json.dumps(text)
+    paths.config.write_text(said, encoding="utf-8")
+
+
+def test_a_config_in_use_is_kept_as_written_for_its_owner_alone(paths: Paths) -> None:
+    put(paths, GOOD)
+    keep(paths.state, load(paths, ENV))
+    file = paths.state / FILE
+    assert json.loads(file.read_text()) == GOOD and "from-the" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    before = file.stat().st_ino
+    keep(paths.state, load(paths, ENV))
+    assert file.stat().st_ino == before  # the same is not written again
+
+
+def test_what_a_config_included_is_in_it(paths: Paths) -> None:
+    put(paths, '{"$include": "./more.json"}')
+    (paths.state / "more.json").write_text('{"tools": {"deny": ["exec"]}}')
+    keep(paths.state, load(paths, {}))
+    (paths.state / "more.json").unlink()
+    loaded, problem = load_or_recall(paths, {})
+    assert loaded.config.tools.deny == ("exec",) and problem is not None
+
+
+def test_a_good_file_is_used_and_a_broken_one_is_told_of(paths: Paths) -> None:
+    put(paths, GOOD)
+    keep(paths.state, load(paths, ENV))
+    put(paths, {"tools": {"deny": ["write"]}})
+    loaded, problem = load_or_recall(paths, ENV)
+    assert loaded.config.tools.deny == ("write",) and problem is None
+    put(paths, "{")
+    loaded, problem = load_or_recall(paths, ENV)
+    assert loaded.config.gateway.auth.token == "from-the-environment"
+    assert problem is not None and "openclaw.json" in problem.message
+
+
+def test_a_variable_that_is_gone_makes_the_old_config_useless_too(paths: Paths) -> None:
+    put(paths, GOOD)
+    keep(paths.state, load(paths, ENV))
+    put(paths, "{")
+    assert recall(paths, {}) is None
+    with pytest.raises(ConfigError, match="openclaw"):
+        load_or_recall(paths, {})
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+    paths: Paths, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(paths, GOOD)
+    (tmp_path / "file").write_text("")
+    keep(tmp_path / "file", load(paths, ENV))
+    assert "not kept aside" in caplog.text
+
+
+def test_the_newest_backup_that_is_sound_is_offered(paths: Paths) -> None:
+    for width in (2, 3, 4):
+        new = {"agents": {"defaults": {"maxConcurrent": width}}}
+        write(paths, {}, partial(apply_merge_patch, patch=new))
+    backup = paths.config.with_name("openclaw.json.bak")
+    backup.write_text("{ spoilt")
+    put(paths, '{"agnts": 1}')
+    assert bring_back(paths, {}) == "cp ~/.openclaw/openclaw.json.bak.1 ~/.openclaw/openclaw.json"
+    with pytest.raises(ConfigError) as refused:
+        load_or_recall(paths, {})
+    assert "did you mean agents" in refused.value.fix
+    assert "openclaw.json.bak.1" in refused.value.fix and "homarus doctor" in refused.value.fix
+    paths.config.with_name("openclaw.json.bak.1").unlink()
+    assert bring_back(paths, {}) == ""

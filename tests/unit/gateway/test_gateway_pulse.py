@@ -1,0 +1,49 @@
+"""A call that blocks the event loop: the log says where, and health is red afterwards."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from homarus.core.pulse import Pulse
+from homarus.gateway.http import Site
+from homarus.gateway.method import Call, NoParams, method
+from homarus.gateway.methods.system import HealthParams, health
+from tests.unit.gateway.stage import Stage, play
+from tests.unit.gateway.test_gateway_http import get
+
+TOLD = threading.Event()
+
+
+@method("block", scope="read", params=NoParams)
+async def block(_call: Call, _params: NoParams) -> bool:
+    """What a careless tool does: it waits, and everybody waits with it."""
+    return TOLD.wait(60)
+
+
+def test_row_41_a_blocking_call_is_told_with_its_stack_and_health_is_red(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(stage: Stage) -> None:
+        gateway = stage.gateway
+        gateway.methods = {"block": block, "health": health}
+        assert gateway.pulse.is_red is False
+        peer = await stage.enter()
+        peer.ask("1", "block")
+        await stage.settle()
+        assert peer.answers("1")[0]["payload"] is True, "somebody noticed while it was blocked"
+        page = await get(Site(gateway), "/health")
+        assert (page.status, json.loads(page.body)) == (503, {"ok": False, "status": "blocked"})
+        peer.ask("2", "health", HealthParams(probe=True).model_dump())
+        await stage.settle()
+        told = peer.answers("2")[0]["payload"]
+        assert told["ok"] is False and told["loop"]["stalls"] >= 1
+
+    TOLD.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        quick = Pulse(tick_s=0.01, limit_s=0.1, stalled=TOLD.set)
+        patch.setattr("homarus.gateway.server.Pulse", lambda: quick)
+        play(tmp_path, scene)
+    assert "the event loop has been blocked for" in caplog.text
+    assert "return TOLD.wait(60)" in caplog.text

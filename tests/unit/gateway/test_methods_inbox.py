@@ -1,0 +1,170 @@
+"""inbox.*: what is owed, and a person's word on it; `/queue` in a chat."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import InvalidRequest
+from homarus.core.message import Address, Inbound
+from homarus.store.journal import Parcel
+from homarus.testing.fakes import Hang
+from tests.unit.gateway.world import World, answer, world
+
+KEY = "agent:main:main"
+CHAT = Address("mock", "chat 7")
+
+
+def run(body: Callable[[World], Awaitable[None]], folder: Path, *script: Any) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), world(folder, script) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+async def park(it: World, run_id: str, text: str = "help\u202e me") -> None:
+    """A message that a person must decide on."""
+    journal = it.app.store.journal
+    inbound = Inbound(run_id, CHAT, "ann\x1b[2J", text, run_id=run_id)
+    row = (await journal.accept(KEY, inbound, at_ms=it.app.clock.now_ms())).row
+    async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+        unit.start([row.id], lease, run=row.id)
+        unit.settle([row.id], lease, "parked", at_ms=1, why="it kills\nthe program")
+
+
+async def lose(it: World, parcel_id: str) -> None:
+    """A reply of which nobody knows whether it arrived."""
+    journal, now_ms = it.app.store.journal, it.app.clock.now_ms()
+    async with journal.commit() as unit:
+        unit.post(Parcel(parcel_id, "r", CHAT, "the\nreply", now_ms, now_ms + 1_000_000))
+    async with journal.lease("send:mock") as lease:
+        async with journal.commit() as unit:
+            unit.send_started(parcel_id, lease)
+        async with journal.commit() as unit:
+            unit.send_ended(parcel_id, lease, "unknown", why="no word came back")
+
+
+def test_what_waits_runs_or_is_stuck_is_listed(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        assert (await it.ask("inbox.list"))["messages"] == []
+        await park(it, "p1")
+        await lose(it, "r:0")
+        await it.ask("chat.send", sessionKey="main", message="hi", idempotencyKey="live")
+        await it.asked(1)
+        every = await it.ask("inbox.list", None, "read")
+        stuck = await it.ask("inbox.list", {"stuck": True}, "read")
+        assert [(one["id"], one["state"]) for one in every["messages"]] == [
+            ("p1", "parked"),
+            ("live", "running"),
+        ]
+        assert [one["id"] for one in stuck["messages"]] == ["p1"]
+        assert stuck["parcels"] == every["parcels"]
+        shown = stuck["messages"][0]
+        assert (shown["preview"], shown["sender"]) == ("help\\u{202e} me", "ann\\u{1b}[2J")
+        assert (shown["why"], shown["sessionKey"]) == ("it kills the program", KEY)
+        parcel = stuck["parcels"][0]
+        assert (parcel["id"], parcel["state"], parcel["preview"]) == ("r:0", "unknown", "the reply")
+        assert (parcel["chat"], parcel["why"]) == ("chat 7", "no word came back")
+
+    run(body, tmp_path, Hang())
+
+
+def test_a_parked_message_that_is_retried_is_answered_at_once(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await park(it, "p1")
+        told = await it.ask("inbox.retry", {"id": "p1"}, "write")
+        assert told == {"ok": True, "id": "p1", "kind": "message", "sessionKey": KEY}
+        await it.ended("p1")
+        row = await it.app.store.journal.accepted("p1")
+        assert row and row.state == "answered"
+        with pytest.raises(InvalidRequest, match="nothing that is stuck"):
+            await it.ask("inbox.retry", id="p1")
+
+    run(body, tmp_path, answer("Here I am"))
+
+
+def test_a_lost_parcel_that_is_retried_is_due_again(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await lose(it, "r:0")
+        assert (await it.ask("inbox.retry", id="r:0"))["kind"] == "parcel"
+        parcel = await it.app.store.journal.parcel("r:0")
+        assert parcel and parcel.state == "pending"
+
+    run(body, tmp_path)
+
+
+def test_what_is_discarded_is_gone_for_good(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await park(it, "p1")
+        await lose(it, "r:0")
+        for name in ("p1", "r:0"):
+            with pytest.raises(InvalidRequest, match="missing scope"):
+                await it.ask("inbox.discard", {"id": name}, "write")
+            assert await it.ask("inbox.discard", id=name) == {"ok": True, "id": name}
+        left = await it.ask("inbox.list")
+        assert (left["messages"], left["parcels"]) == ([], [])
+        row = await it.app.store.journal.accepted("p1")
+        assert row and (row.state, row.why) == ("reported", "discarded by a person")
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+@pytest.mark.parametrize("name", ["nobody", "\x00", "'; --", "x" * 1_024])
+def test_an_id_that_nothing_has_is_an_error(tmp_path: Path, verb: str, name: str) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises(InvalidRequest, match="nothing that is stuck"):
+            await it.ask(f"inbox.{verb}", id=name)
+
+    run(body, tmp_path)
+
+
+def test_queue_in_a_chat_changes_the_session_and_tells(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for run_id, text, told in (
+            ("a", "/queue", "Queue: collect debounce:1000ms cap:20 drop:summarize"),
+            ("b", "/queue steer cap:3", "(set for this session)"),
+            ("c", "/queue nonsense", "does not understand 'nonsense'"),
+        ):
+            await it.send(text, run_id)
+            event = it.gateway.chats(run_id)[-1]
+            said = event.get("errorMessage") or event["message"]["content"][0]["text"]
+            assert told in said
+        data = (await it.app.session(KEY)).record.data
+        assert (data["queueMode"], data["queueCap"]) == ("steer", 3)
+
+    run(body, tmp_path)
+
+
+def test_in_a_session_that_interrupts_a_message_takes_the_place_of_the_live_run(
+    tmp_path: Path,
+) -> None:
+    async def body(it: World) -> None:
+        await it.send("/queue interrupt", "q")
+        await it.ask("chat.send", sessionKey="main", message="one", idempotencyKey="a")
+        await it.asked(1)
+        await it.ask("chat.send", sessionKey="main", message="two", idempotencyKey="b")
+        await it.ended("b")
+        rows = await it.app.store.journal.rows()
+        assert {row.id: row.state for row in rows} == {"a": "reported", "b": "answered"}
+        assert it.gateway.chats("a")[-1]["state"] == "aborted"
+
+    run(body, tmp_path, Hang(), answer("at once"))
+
+
+def test_health_tells_how_late_the_loop_is_and_turns_red_when_it_was_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(it: World) -> None:
+        fine = await it.ask("health")
+        assert fine["ok"] and fine["loop"]["stalls"] == 0
+        monkeypatch.setattr(type(it.gateway.pulse), "is_red", property(lambda _self: True))
+        assert (await it.ask("health"))["ok"] is False, "not the one that is kept"
+        status = await it.ask("status")
+        assert status["lanes"]["main"] == {"active": 0, "waiting": 0, "width": 4}
+        assert "lagP99Ms" in status["loop"]
+
+    run(body, tmp_path)

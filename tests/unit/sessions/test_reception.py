@@ -1,0 +1,98 @@
+"""Where messages come in, and what is said of those that get no run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from homarus.config.schema import Queue
+from homarus.core.message import Address, Inbound
+from homarus.core.tasks import task_group
+from homarus.sessions.reception import ABORTED, Reception
+from homarus.store.journal import Accepted, Parcel
+from homarus.testing.clock import FakeClock
+from homarus.testing.memory_store import MemoryStore
+
+KEY = "agent:main:main"
+
+
+def message(name: str) -> Inbound:
+    return Inbound(name, Address("test", "1"), "ann", f"words of {name}", run_id=name)
+
+
+class Desk:
+    """A reception with runs that last until they are let go."""
+
+    def __init__(self, group: asyncio.TaskGroup, **rules: object) -> None:
+        self.store, self.clock = MemoryStore(), FakeClock()
+        self.go, self.begun, self.nudges = asyncio.Event(), list[list[str]](), 0
+        self.reception: Reception[str] = Reception(
+            self.store.journal,
+            self.clock,
+            group,
+            start=self.start,
+            stop=lambda _key, _run: (),
+            rules=lambda: Queue.model_validate(rules),
+            entry=lambda _key: {},
+            pack=lambda to, run, text: [Parcel(f"{run}:0", run, to.address, text, 0, 10)],
+            posted=self.nudge,
+        )
+
+    def nudge(self) -> None:
+        self.nudges += 1
+
+    async def start(self, _key: str, rows: Sequence[Accepted], _text: str) -> str:
+        self.begun.append([row.id for row in rows])
+        await self.go.wait()
+        return "done"
+
+    async def put(self, name: str) -> asyncio.Future[str]:
+        return self.reception.put(KEY, (await self.reception.accept(KEY, message(name))).row)
+
+
+def run(body: Callable[[Desk], Awaitable[None]], **rules: object) -> None:
+    async def main() -> None:
+        async with task_group() as group:
+            await body(Desk(group, **rules))
+
+    asyncio.run(main())
+
+
+def test_a_message_that_found_no_room_is_reported_and_its_sender_told() -> None:
+    async def body(desk: Desk) -> None:
+        first = await desk.put("a")
+        await desk.put("b")
+        refused = await desk.put("c")
+        await asyncio.wait([refused])
+        found = await desk.store.journal.accepted("c")
+        assert found and found.state == "reported" and "queue cap 1" in found.why
+        (parcel,) = await desk.store.journal.parcels()
+        assert "words of c" in parcel.text and desk.nudges
+        desk.reception.close()
+        desk.go.set()
+        assert await first == "done"
+
+    run(body, cap=1, drop="new", mode="followup")
+
+
+def test_what_a_person_stops_is_settled_without_a_word() -> None:
+    async def body(desk: Desk) -> None:
+        await desk.put("a")
+        waiting = await desk.put("b")
+        assert desk.reception.abort(KEY, "b") == ("b",)
+        await asyncio.wait([waiting])
+        await asyncio.sleep(0.01)
+        found = await desk.store.journal.accepted("b")
+        assert found and (found.state, found.why) == ("reported", ABORTED)
+        assert await desk.store.journal.parcels() == []
+        desk.go.set()
+
+    run(body, mode="followup")
+
+
+def test_what_an_earlier_process_left_is_begun_again() -> None:
+    async def body(desk: Desk) -> None:
+        await desk.store.journal.accept(KEY, message("old"), at_ms=desk.clock.now_ms())
+        ((row, outcome),) = await desk.reception.recover()
+        desk.go.set()
+        assert (row.id, await outcome, desk.begun) == ("old", "done", [["old"]])
+
+    run(body)
