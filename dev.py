@@ -7,6 +7,9 @@ test        set up and run every test that needs no root, no Node and no server
 test-peers  the tests against servers and clients nobody here wrote
 check       types, lint, layers, sizes
 bench       the figures, and whether they stay inside bench/limits.toml
+crash       kill the gateway at random moments, N times for each row of docs/reliability.md
+crash-syscalls  fail every write, sync and rename of a turn, one after the other (needs strace)
+scale       a thousand sessions at once, three turns each
 live        a short conversation with a real key: `dev.py live PROVIDER`, or PROVIDER=…
 fmt         format the code
 lock        write the lock files anew from pyproject.toml
@@ -111,6 +114,24 @@ def bench() -> None:
     sh(PYTHON, "-m", "bench", *sys.argv[2:])
 
 
+def crash() -> None:
+    """Kill it, often."""
+    setup()
+    sh(PYTHON, "-m", "tests.crash", *sys.argv[2:])
+
+
+def crash_syscalls() -> None:
+    """Fail one system call after the other."""
+    setup()
+    sh(PYTHON, "-m", "tests.crash.syscalls", *sys.argv[2:])
+
+
+def scale() -> None:
+    """Many at once."""
+    setup()
+    sh(PYTHON, "-m", "tests.crash.scale", *sys.argv[2:])
+
+
 def live() -> None:
     """A real provider, if there is a key."""
     setup()
@@ -151,6 +172,9 @@ COMMANDS = {
     "test-peers": test_peers,
     "check": check,
     "bench": bench,
+    "crash": crash,
+    "crash-syscalls": crash_syscalls,
+    "scale": scale,
     "live": live,
     "fmt": fmt,
     "lock": lock,

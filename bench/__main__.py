@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bench.figure import ROOT, Figure
 
-BENCHES = ("start", "turns", "stream", "wires", "transcript", "gateway")
-LOOKS = 3
+BENCHES = ("start", "turns", "stream", "wires", "transcript", "prompt", "gateway")
+LOOKS = 1
 LIMITS = Path(__file__).parent / "limits.toml"
 
 

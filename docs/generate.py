@@ -8,7 +8,7 @@ import inspect
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
+from homarus.plugins import hooks as plugin_hooks
 from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
         "config.md": config(),
         "errors.md": errors_page(),
         "events.md": events(),
+        "hooks.md": hooks(),
         "protocol.md": protocol(),
         "tools.md": tools(),
     }
@@ -200,6 +202,7 @@ FACTS: tuple[event.Fact, ...] = (
     event.CompactionStarted(),
     event.CompactionEnded(),
     event.ErrorNoted("the search index is being rebuilt"),
+    event.CommandAnswered("Thinking: high"),
     event.RunEnded(),
     event.RunEnded(error="the model did not answer"),
 )
@@ -220,6 +223,33 @@ def events() -> str:
         "milliseconds. A reader that is too slow loses the oldest deltas first and is told how\n"
         "many.\n\n" + _table(("event", "meaning", "stream", "`data`"), rows)
     )
+
+
+# Hooks
+
+
+def hooks() -> str:
+    told = inspect.getdoc(plugin_hooks) or ""
+    first, _, rest = told.partition("\n\n")
+    code, _, manual = rest.partition("\n\nA hook is")
+    rows = [
+        (
+            f"`{name}`",
+            ", ".join(f"`{arg}`" for arg in _arguments(spec)),
+            _one_line(spec.__doc__ or ""),
+        )
+        for name, spec in vars(plugin_hooks.Specs).items()
+        if inspect.isfunction(spec)
+    ]
+    return (
+        f"# Hooks\n\n{_one_line(first.removesuffix(' This file is the manual.'))}\n\n"
+        f"```python\n{inspect.cleandoc(code)}\n```\n\nA hook is{manual}\n\n"
+        + _table(("hook", "is told", "when, and what it may answer"), rows)
+    )
+
+
+def _arguments(spec: Callable[..., object]) -> list[str]:
+    return list(inspect.signature(spec).parameters)[1:]
 
 
 # Errors

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, make_agent
+from homarus.agent.commands import Commands
+from homarus.agent.compact import Compaction
+from homarus.agent.hearing import hear
 from homarus.agent.run import Outcome, Runner, agent_of
+from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
 from homarus.channels.deliver import Delivery
@@ -20,19 +24,21 @@ from homarus.config.load import Loaded, load
 from homarus.config.log import set_up
 from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings, agents, default_agent
+from homarus.config.zone import day_in, zone_name
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError
 from homarus.core.keys import store_key
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound
+from homarus.core.message import Inbound, StoppedBy
 from homarus.core.tasks import task_group
 from homarus.core.watchdog import Watchdog
 from homarus.policy.decide import decide
 from homarus.providers.models import Models, Wish
-from homarus.sessions.envelope import stamp
+from homarus.sessions.maintenance import Upkeep
 from homarus.sessions.notices import Notices
 from homarus.sessions.reception import Reception
+from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
 from homarus.store.journal import Acceptance, Accepted
@@ -72,6 +78,7 @@ class App:
         self._tools: dict[str, Registry] = {}
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channels: asyncio.Task[None] | None = None
+        self.restart: Callable[[], None] | None = None  # set by what serves this program
         self._delivery = Delivery(store.journal, channels, clock)
         self._runner = Runner(
             sessions=self.sessions,
@@ -88,7 +95,14 @@ class App:
             pack=self._delivery.pack,
             posted=self._delivery.nudge,
             watchdog=self.watchdog,
+            fresh=lambda session, inbound: is_fresh(
+                self.loaded.config.session, session.record, inbound.address.channel, clock.now_ms()
+            ),
+            spend=Spend(
+                store, lambda: self.loaded.config.agents.defaults.spend, clock.now_ms, self.day
+            ),
         )
+        commands = Commands(self, pack=self._delivery.pack, posted=self._delivery.nudge)
         self._reception: Reception[Outcome] = Reception(
             store.journal,
             clock,
@@ -99,6 +113,7 @@ class App:
             entry=self.sessions.entry,
             pack=self._delivery.pack,
             posted=self._delivery.nudge,
+            hear=commands.hear,
         )
         self._intake = Intake(store.journal, clock, route=self._route, put=self.put)
 
@@ -106,8 +121,7 @@ class App:
         """An agent with its workspace in place."""
         if agent_id not in self._agents:
             settings = agent_settings(self.loaded.config, self.paths, agent_id)
-            if not settings.skip_bootstrap:
-                workspace.seed(settings.workspace)
+            workspace.ensure(settings.workspace, templates=not settings.skip_bootstrap)
             self._agents[agent_id] = make_agent(settings, self.loaded.config.tools)
         return self._agents[agent_id]
 
@@ -167,8 +181,12 @@ class App:
         if self._channels:
             self._channels.cancel()
 
-    def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
+    def abort(
+        self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
+    ) -> tuple[str, ...]:
         """Stop what a session is doing; the ids of the runs that were stopped."""
+        if by:
+            self._runner.sign_stop(key, run_id, by)
         return self._reception.abort(key, run_id)
 
     def _route(self, inbound: Inbound) -> str:
@@ -178,9 +196,16 @@ class App:
 
     def _words(self, key: str, inbound: Inbound) -> str:
         """A message as the model reads it: when it came, and what there is to know first."""
-        if inbound.address.channel == "cli":
-            return inbound.text
-        return self.notices.take_before(key, stamp(inbound.text, inbound.at_ms))
+        text = hear(self.agent(agent_of(key)), key, inbound, self.sessions.last_ms(key))
+        return text if inbound.address.channel == "cli" else self.notices.take_before(key, text)
+
+    async def maintain(self) -> None:
+        """Keep the sessions in order, until cancelled."""
+        await Upkeep(self).run()
+
+    def waiting(self, key: str) -> int:
+        """How many messages of a session wait for a run."""
+        return self._reception.waiting(key)
 
     def live_runs(self, key: str | None = None) -> tuple[str, ...]:
         """The ids of the runs under way."""
@@ -216,6 +241,14 @@ class App:
     async def _close_retired(self) -> None:
         while self._retired:
             await self._retired.pop().close()
+
+    def day(self, at_ms: int) -> str:
+        """The person's date."""
+        return day_in(zone_name(self.loaded.config.agents.defaults.user_timezone), at_ms)
+
+    async def compact(self, key: str, instructions: str = "") -> Compaction:
+        """Put the old part of a conversation away."""
+        return await self._runner.compact(key, instructions)
 
     async def status(self, key: str) -> Status:
         """What a session is and what would answer it."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import Conflict, NotFound
+from homarus.core.errors import Conflict, LeaseLost, NotFound
+from homarus.core.message import Address, Inbound
 from homarus.core.principal import Principal
 from homarus.store.base import Entry, Header, SessionRecord, Store
+from homarus.store.journal import Lease, Parcel
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
 
@@ -374,6 +376,37 @@ def test_scopes_do_not_see_each_other(run: Run) -> None:
             assert await scope.record("job", "1") == {"n": n}
             assert (await scope.entries("s1"))[0].data["message"]["content"] == str(n)
             assert len(await scope.sessions()) == 1
+
+    run(body)
+
+
+def test_a_reply_its_outcome_and_its_parcels_are_one_unit(run: Run) -> None:
+    async def body(store: Store) -> None:
+        chat = Address("telegram", "42")
+        await write(store, entry("a"))
+        row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).row
+
+        async def answer(lease: Lease, reply: Entry) -> None:
+            async with store.commit() as unit:
+                unit.append("s1", reply)
+                unit.settle([row.id], lease, "answered", at_ms=2, reply=reply.id)
+                unit.post(Parcel("p1", row.id, chat, "ho", 2, 3))
+
+        async with store.lease("session:k") as lease:
+            async with store.commit() as unit:
+                unit.start([row.id], lease, run=row.id)
+            with pytest.raises(Conflict):  # the transcript refuses: nothing was answered
+                await answer(lease, entry("a"))
+            assert [one.state for one in await store.journal.rows()] == ["running"]
+            with pytest.raises(LeaseLost):  # the journal refuses: nothing was said
+                await answer(replace(lease, token=lease.token - 1), entry("b", "a"))
+            assert [one.id for one in await store.entries("s1")] == ["a"]
+            assert await store.leaf("s1") == "a"
+            assert list(await store.journal.parcels()) == []
+            await answer(lease, entry("b", "a"))
+        assert [one.state for one in await store.journal.rows()] == ["answered"]
+        assert [one.id for one in await store.journal.parcels()] == ["p1"]
+        assert await store.leaf("s1") == "b"
 
     run(body)
 

@@ -29,6 +29,7 @@ GUARD_S = float(
     os.environ.get("CRASH_GUARD_S", "60")
 )  # what nobody should have to wait for; a loaded machine is slow, not wrong
 POLL_S = 0.02
+KEPT = ("PATH", "LANG", "PYTHONPATH")  # of the environment
 TOKEN = "crash-0123456789abcdef"
 GATEWAY = "homarus.testing.gateway"
 LEDGER = "homarus.testing.ledger"
@@ -181,7 +182,7 @@ class Peer:
 
     def __init__(self, launch: Launch, module: str, args: Sequence[str], folder: Path) -> None:
         log = folder / f"{module.split('.')[2]}-{time.monotonic_ns()}.log"
-        env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        env = {name: os.environ[name] for name in KEPT if name in os.environ}
         self.child = launch(module, args, {**env, "HOME": str(folder)}, folder, log)
         self.url = wait_for(lambda: _first_line(log), f"{module} says its address")
 
@@ -249,7 +250,7 @@ class Rig:
     def start(self, fault: str = "", launch: Launch | None = None, **env: str) -> Child:
         """Begin the gateway; it may be dead again before this returns."""
         assert self.gateway is None or self.gateway.ended()
-        own = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        own = {name: os.environ[name] for name in KEPT if name in os.environ}
         own |= {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "HOMARUS_FAULT": fault}
         own |= {"OPENCLAW_STATE_DIR": str(self.state), **env}
         launch = launch or self._launch
@@ -259,8 +260,9 @@ class Rig:
     def wait_ready(self) -> None:
         """Until the gateway that was started last can be asked."""
         assert self.gateway is not None
-        words = f"(process {self.gateway.pid})"
-        wait_for(lambda: words in self.output, "the gateway is ready")
+        gateway, words = self.gateway, f"(process {self.gateway.pid})"
+        wait_for(lambda: words in self.output or gateway.ended(), "the gateway is ready")
+        assert not gateway.ended(), self.output
 
     def kill(self) -> None:
         if self.gateway:

@@ -1,7 +1,8 @@
 """`make scale`: row 39. A thousand sessions at once, three turns each, every reply its own.
 
 Judged: all answered and none doubled, no reply in a chat it does not belong to, the event loop's
-lag as the gateway itself measures it, and its memory back where it was.
+lag as the gateway itself measures it, and its memory back where it was. A first round of as many
+sessions fills what has a bound (SQLite's pages, loaded sessions); what grows after it is a leak.
 """
 
 import argparse
@@ -18,7 +19,6 @@ from tests.crash.rig import Launch, Rig, Started, wait_for
 THINK_MS = 1_000  # the model takes this long, so that all sessions are live together
 LAG_MS = 100.0
 GROWTH = 1.10
-WARM_UP = 50
 GUARD_S = 600.0
 NONCE = re.compile(r"T#([0-9a-f]+)")
 
@@ -36,6 +36,7 @@ class Found:
     cpu_s: float
     lag_p99_ms: float
     lag_max_ms: float
+    idle_mb: float
     before_mb: float
     after_mb: float
 
@@ -46,7 +47,8 @@ def play(launch: Launch, folder: Path, sessions: int, turns: int = 3) -> Found:
     try:
         gateway = rig.start()
         rig.wait_ready()
-        wave(rig, WARM_UP, "warm")
+        idle_mb = rss_mb(gateway.pid)
+        wave(rig, sessions, "warm")
         before_mb, before_s = rss_mb(gateway.pid), cpu_s(gateway.pid)
         started = time.monotonic()
         for _ in range(turns):
@@ -56,7 +58,7 @@ def play(launch: Launch, folder: Path, sessions: int, turns: int = 3) -> Found:
         told, lags = rig.verdict(), lag(rig)
         return Found(
             sessions, len(told.answered), len(told.doubled), strayed(rig), took_s,
-            told.worst_s, spent_s, *lags, before_mb, after_mb,
+            told.worst_s, spent_s, *lags, idle_mb, before_mb, after_mb,
         )  # fmt: skip
     finally:
         rig.close()
@@ -128,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         found = play(Started, Path(folder), options.sessions)
-    wanted = 3 * found.sessions + WARM_UP
+    wanted = 4 * found.sessions
     verdicts = {
         f"answered {found.answered} of {wanted}": found.answered == wanted,
         f"doubled {found.doubled}, in the wrong chat {found.strayed}": not (
@@ -137,9 +139,8 @@ def main() -> None:
         f"loop lag p99 {found.lag_p99_ms:.0f} ms, longest {found.lag_max_ms:.0f} ms": (
             found.lag_p99_ms < LAG_MS
         ),
-        f"memory {found.before_mb:.0f} MB before, {found.after_mb:.0f} MB after": (
-            found.after_mb <= found.before_mb * GROWTH
-        ),
+        f"memory {found.idle_mb:.0f} MB idle, {found.before_mb:.0f} MB before,"
+        f" {found.after_mb:.0f} MB after": (found.after_mb <= found.before_mb * GROWTH),
     }
     print(f"{found.sessions} sessions x 3 turns in {found.took_s:.0f} s, {found.cpu_s:.0f} CPU-s;"
           f" the longest wait for an answer was {found.worst_s:.1f} s")  # fmt: skip

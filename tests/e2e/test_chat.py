@@ -12,7 +12,7 @@ def test_a_line_is_answered_and_the_conversation_goes_on(
     chat.type("MOCK:short")
     chat.wait_for("Hello from the mock model.")
     chat.type("/status")
-    assert "2 messages" in chat.wait_for("workspace")
+    assert "2 messages" in chat.wait_for("Workspace")
     chat.type("/quit")
     assert chat.end() == 0
     (entries,) = home.transcripts()

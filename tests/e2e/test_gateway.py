@@ -5,11 +5,12 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -29,7 +30,7 @@ from tests.e2e.gateway import (
     visit,
     wait_for,
 )
-from tests.e2e.program import DEADLINE_S, Home
+from tests.e2e.program import DEADLINE_S, Home, Terminal
 
 
 def roles(home: Home) -> list[str]:
@@ -368,6 +369,35 @@ def test_stop_and_restart_by_command(gateway: Gateway, home: Home) -> None:
     assert home.run("gateway", "stop").status == 2
     alone = home.run("agent", "--message", "MOCK:short")
     assert (alone.status, alone.out) == (0, "Hello from the mock model.\n")
+
+
+def test_the_log_is_followed_through_the_gateway_and_its_restart(
+    gateway: Gateway, home: Home
+) -> None:
+    with closing(Terminal(home, "logs", "--follow", "--interval", "100")) as log:
+        log.wait_for("the gateway is ready")
+        assert home.run("gateway", "health").out.startswith("ok: ")
+        log.wait_for("client connected: cli")
+        assert home.run("gateway", "restart").status == 0
+        log.wait_for("gateway restarting")
+        log.wait_for("the gateway is ready")
+        log.press_ctrl_c()
+        assert log.end() == 130
+
+
+def test_figures_are_served_when_they_are_asked_for(
+    home: Home, start: Callable[..., Gateway]
+) -> None:
+    http = {"endpoints": {"metrics": {"enabled": True}}}
+    change(home, gateway={"auth": {"token": TOKEN}, "http": http})
+    gateway = start().wait_ready()
+    address = gateway.url.replace("ws://", "http://")
+    with httpx2.Client(trust_env=False) as client:
+        assert client.get(f"{address}/health").json() == {"ok": True, "status": "live"}
+        assert client.get(f"{address}/metrics").status_code == 401
+        known = {"Authorization": f"Bearer {TOKEN}"}
+        figures = client.get(f"{address}/metrics", headers=known).text
+    assert "homarus_uptime_seconds" in figures
 
 
 def test_nothing_private_is_readable_by_others(gateway: Gateway, home: Home) -> None:

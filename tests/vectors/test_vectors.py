@@ -18,8 +18,12 @@ WHOLE_FILES = {
     "inline_directives",
     "frontmatter_and_fences",
     "text_chunking",
+    "block_chunker",
+    "heartbeat_and_silent_tokens",
     "reply_text",
     "gateway",
+    "sessions",
+    "prompt_context",
 }
 OTHERS = {
     "parse_duration_ms",
@@ -28,7 +32,6 @@ OTHERS = {
     "normalize_provider_id",
     "prune_context_messages",
     "should_run_memory_flush",
-    "resolve_fresh_total_tokens",
 }
 
 

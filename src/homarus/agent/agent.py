@@ -1,13 +1,17 @@
 """An agent: a name, a workspace of markdown, a model, a policy."""
 
+from dataclasses import field
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 from homarus.config.resolve import AgentSettings
-from homarus.config.schema import Tools
+from homarus.config.schema import Compaction, ContextPruning, LoopDetection, Tools
+from homarus.config.zone import find_zone
 from homarus.core.keys import DEFAULT_AGENT
 from homarus.core.value import dataclass
 from homarus.policy.decide import Rules
 from homarus.policy.groups import expand
+from homarus.sessions.envelope import Rules as Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,19 @@ class Agent:
     rules: tuple[Rules, ...] = ()
     max_file_chars: int = 20_000
     max_total_chars: int = 150_000
+    pruning: ContextPruning = ContextPruning.model_construct()
+    compaction: Compaction = Compaction.model_construct()
+    loops: LoopDetection = LoopDetection.model_construct()
+    is_named: bool = False  # by the config; else IDENTITY.md may say
+    timezone: str = ""
+    aliases: tuple[tuple[str, str], ...] = ()  # short names of models
+    envelope: Envelope = field(default_factory=Envelope)
 
 
 def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
     """An agent as the config has it; `tools` is what holds for every agent."""
+    own = settings.tools
+    says_loops = own is not None and "loop_detection" in own.model_fields_set
     return Agent(
         id=settings.id,
         name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
@@ -47,4 +60,24 @@ def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
         ),
         max_file_chars=settings.bootstrap_max_chars,
         max_total_chars=settings.bootstrap_total_max_chars,
+        pruning=settings.pruning,
+        compaction=settings.compaction,
+        loops=own.loop_detection if own and says_loops else tools.loop_detection,
+        is_named=settings.name != settings.id,
+        timezone=settings.timezone,
+        aliases=settings.aliases,
+        envelope=_envelope(settings),
+    )
+
+
+def _envelope(settings: AgentSettings) -> Envelope:
+    own = find_zone(settings.timezone) if settings.timezone else None
+    named = (settings.envelope_zone or "local").strip()
+    zones: dict[str, tzinfo | None] = {"local": None, "utc": UTC, "gmt": UTC, "user": own}
+    zone = zones[named.lower()] if named.lower() in zones else find_zone(named)
+    return Envelope(
+        zone=zone,
+        own_zone=own,
+        timestamp=settings.envelope_timestamp,
+        elapsed=settings.envelope_elapsed,
     )

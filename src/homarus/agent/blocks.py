@@ -17,7 +17,6 @@ from homarus.core.value import dataclass
 Kind: TypeAlias = Literal["text", "reasoning", "tool", "notice", "error"]
 Preference: TypeAlias = Literal["paragraph", "newline", "sentence"]
 
-JOINERS: dict[Preference, str] = {"paragraph": "\n\n", "newline": "\n", "sentence": " "}
 NATURAL_MS = (800, 2_500)
 
 _PARAGRAPH = re.compile(r"\n[\t ]*+\n+")
@@ -44,15 +43,23 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """Where to cut: no block shorter than `min_chars` while more is coming, none longer than
-    `max_chars` (a code fence that has to be closed adds its last line). `by_paragraph`: each
-    paragraph is a block, however short.
+    """Where to cut: no block shorter than `min_chars` while more is coming, none above `max_chars`.
+
+    A code fence that has to be closed adds its last line. `by_paragraph`: each paragraph is a
+    block, however short.
     """
 
     min_chars: int = 800
     max_chars: int = 1_200
     prefer: Preference = "paragraph"
     by_paragraph: bool = False
+
+
+class Chunk(NamedTuple):
+    """A piece of text, and what stood between it and the one before: how they are joined."""
+
+    text: str
+    gap: str = ""
 
 
 class _Cut(NamedTuple):
@@ -72,43 +79,60 @@ class Chunker:
         self._prefer, self._by_paragraph = chunking.prefer, chunking.by_paragraph
         self._text = ""
         self._opening = ""  # the line that opened a cut fence again, when the text begins with it
+        self._gap = ""  # white space between the last block and this text
+        self._begun = False
 
-    def add(self, piece: str) -> list[str]:
+    def add(self, piece: str) -> list[Chunk]:
         """The text goes on; the blocks that are ready."""
-        self._text += piece if self._text else piece.lstrip("\n")
-        blocks: list[str] = []
+        if not self._text:
+            piece = self._after_gap(piece)
+        self._text += piece
+        blocks: list[Chunk] = []
         while cut := self._next_cut():
             blocks += self._take(cut)
             if len(self._text) < self._max and not self._by_paragraph:
                 break
         return blocks
 
-    def flush(self) -> list[str]:
+    def flush(self) -> list[Chunk]:
         """There is no more: the blocks that are left."""
-        blocks: list[str] = []
+        blocks: list[Chunk] = []
         while len(self._text) > self._max and (cut := self._next_cut()):
             blocks += self._take(cut)
         last, self._text, self._opening = self._text, "", ""
-        return [*blocks, last] if last.strip() else blocks
+        return [*blocks, Chunk(last, _joiner(self._gap))] if last.strip() else blocks
 
-    def _take(self, cut: _Cut) -> Iterator[str]:
-        text, fence = self._text, cut.fence
+    def _take(self, cut: _Cut) -> Iterator[Chunk]:
+        text, fence, before = self._text, cut.fence, _joiner(self._gap)
         if fence is None:
-            block, self._text, self._opening = text[: cut.end].rstrip(), text[cut.start :], ""
+            block = text[: cut.end].rstrip()
+            self._text, self._opening = text[cut.start :], ""
+            self._gap = text[len(block) : cut.start]
         else:
-            self._opening = self._open_again(fence)
             block = f"{text[: cut.end]}\n{fence.close_line}\n"
-            self._text = self._opening + text[cut.start :]
+            self._opening = self._open_again(fence)
+            self._text, self._gap = self._opening + text[cut.start :], "\n"
+        self._begun = True
         if block.strip():
-            yield block
+            yield Chunk(block, before)
+
+    def _after_gap(self, piece: str) -> str:
+        """A piece without the white space before its words; a line keeps its indent."""
+        space = _SPACES.match(piece)
+        end = space.end() if space else 0
+        lines = piece.rfind("\n", 0, end) + 1
+        if not lines and (self._begun or end == len(piece)):
+            lines = end
+        if self._begun:
+            self._gap += piece[:lines]
+        return piece[lines:]
 
     def _next_cut(self) -> _Cut | None:
         self._drop_empty_fence()
         text = self._text
         if len(text) < self._min and not self._by_paragraph:
             return None
-        window = text[: self._max + _CLOSING_CHARS]
-        fences = [fence for fence in find_fences(window) if self._can_cut(fence)]
+        fences = self._fences(text[: self._max + _CLOSING_CHARS])
         if self._by_paragraph and (cut := self._first_paragraph(fences)):
             return cut
         if len(text) < self._min:
@@ -116,6 +140,17 @@ class Chunker:
         if cut := self._pause(fences):
             return cut
         return self._forced(fences) if len(text) >= self._max else None
+
+    def _fences(self, window: str) -> list[Fence]:
+        """The code fences at hand; one that is still open goes on beyond the text."""
+        fences = [fence for fence in find_fences(window) if self._can_cut(fence)]
+        if fences and fences[-1].end == len(window):
+            last = fences[-1]
+            marker = match_marker(window[window.rfind("\n", last.start) + 1 :])
+            first_line = window.find("\n", last.start) < 0
+            if first_line or not (marker and closes_fence(last.marker, *marker)):
+                fences[-1] = replace(last, end=last.end + 1)
+        return fences
 
     def _first_paragraph(self, fences: Sequence[Fence]) -> _Cut | None:
         for gap in _PARAGRAPH.finditer(self._text, 0, self._max):
@@ -192,7 +227,7 @@ class Chunker:
         line, _, after = code.partition("\n")
         marker, opened = match_marker(line), match_marker(self._opening)
         if after.strip() and marker and opened and closes_fence(opened[0], *marker):
-            self._text, self._opening = after.lstrip("\n"), ""
+            self._text, self._opening, self._gap = after.lstrip("\n"), "", "\n\n"
 
     def _after_space(self, at: int) -> int:
         found = _SPACES.match(self._text, at)
@@ -211,7 +246,6 @@ class Coalescing:
     min_chars: int = 800
     max_chars: int = 4_000
     idle_s: float = 1.0
-    joiner: str = "\n\n"
 
 
 class Coalescer:
@@ -222,17 +256,17 @@ class Coalescer:
         self._waiting: Block | None = None
         self.due_s: float | None = None  # when what waits should go, if nothing is added
 
-    def add(self, block: Block, at_s: float) -> list[Block]:
-        """One more block; those that are ready."""
+    def add(self, block: Block, at_s: float, gap: str = "\n\n") -> list[Block]:
+        """One more block, and what stands between it and the one before; those that are ready."""
         rules = self._rules
         if block.kind != "text" or block.media:
             return [*self.flush(), block]
         ready: list[Block] = []
         waiting = self._waiting
-        if waiting and not self._fits(waiting, block):
+        if waiting and not self._fits(waiting, gap, block):
             ready, waiting = self.flush(), None
         if waiting:
-            block = replace(waiting, text=_join(waiting.text, rules.joiner, block.text))
+            block = replace(waiting, text=waiting.text.rstrip() + gap + block.text.lstrip("\n"))
         if len(block.text) >= rules.min_chars:
             self.drop()
             return [*ready, block]
@@ -253,14 +287,16 @@ class Coalescer:
         """Forget what waits."""
         self._waiting, self.due_s = None, None
 
-    def _fits(self, waiting: Block, block: Block) -> bool:
+    def _fits(self, waiting: Block, gap: str, block: Block) -> bool:
         same = replace(waiting, text="") == replace(block, text="")
-        size = len(waiting.text) + len(self._rules.joiner) + len(block.text)
+        size = len(waiting.text) + len(gap) + len(block.text)
         return same and size <= self._rules.max_chars
 
 
-def _join(one: str, joiner: str, two: str) -> str:
-    return one.rstrip() + joiner + two.lstrip("\n")
+def _joiner(gap: str) -> str:
+    """White space as it joins two blocks: a paragraph's, a line's, a word's, or none."""
+    lines = gap.count("\n")
+    return "\n" * min(lines, 2) if lines else " " if gap else ""
 
 
 class Pace:

@@ -90,6 +90,10 @@ class Books:
             if isinstance(part, ToolReturn):
                 unit.call_ended(self.run, self._lease, part.call_id)
 
+    def hold(self, unit: Unit, _entries: Sequence[Entry]) -> None:
+        """What is saved counts only while this run holds its lease."""
+        unit.hold(self._ids, self._lease)
+
     async def start_call(self, call_id: str) -> None:
         """A tool that must not run twice is about to begin."""
         async with self._journal.commit() as unit:

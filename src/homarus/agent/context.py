@@ -220,7 +220,8 @@ def _ready(messages: Sequence[Message], frame: Frame, cuts: Cuts) -> list[Messag
     ready: list[Message] = []
     calls = 1
     for message in pair_calls([m for m in messages if is_whole(m)]):
-        calls = len(message.calls) or calls
+        if message.role == "assistant":
+            calls = len(message.calls) or 1
         if message.role == "tool":
             result = cut(message, cuts, frame.pruning) if frame.pruning else message
             sound = mend(shorten(result, most_chars(frame.window, calls)))

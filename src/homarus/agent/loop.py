@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
-from homarus.core.errors import ProviderError
+from homarus.core.errors import ContextOverflow, ProviderError
 from homarus.core.event import (
     AttemptFailed,
     Fact,
@@ -105,7 +105,8 @@ async def _ask(turn: Turn, request: Request) -> Message:
                 case Message():
                     return piece if piece.at_ms else replace(piece, at_ms=turn.now_ms())
     except ProviderError as exc:
-        await _keep(turn, said, "error", str(exc))
+        if said or not isinstance(exc, ContextOverflow):  # which is asked again, shorter
+            await _keep(turn, said, "error", str(exc))
         raise
     except asyncio.CancelledError:
         await _keep(turn, said, "aborted")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from homarus.agent.blocks import JOINERS, NATURAL_MS, Chunking, Coalescing
+from homarus.agent.blocks import NATURAL_MS, Chunking, Coalescing
 from homarus.agent.typing import INTERVAL_S, TypingMode, typing_mode
 from homarus.config.schema import AgentEntry, BlockCoalesce, Config, HumanDelay
 from homarus.core.keys import normalize_agent_id
@@ -57,7 +57,8 @@ class Manner:
 class Surroundings:
     """Where a run is told, and what is known about it there.
 
-    `channel` is the channel's section of the config, `entry` the session's record.
+    `channel` is the channel's section of the config, `entry` the session's record; `verbose` and
+    `reasoning` are what the message itself asks for.
     """
 
     here: Address | None = None
@@ -66,6 +67,8 @@ class Surroundings:
     session_key: str = ""
     new_session: str = ""
     thinking: str = "off"
+    verbose: str | None = None
+    reasoning: str | None = None
     text_limit: int = 4_000
     group: bool = False
     mentioned: bool = False
@@ -96,8 +99,12 @@ def manner(config: Config, agent_id: str, at: Surroundings) -> Manner:
         chunking=chunking,
         coalescing=_coalescing(defaults.block_streaming_coalesce, chunking, at, limit),
         delay_ms=_delay_ms(agent.human_delay if agent else HumanDelay(), defaults.human_delay),
-        reasoning="off" if heartbeat else reasoning_level(_word(at, "reasoningLevel")) or "off",
-        verbose=verbose_level(_word(at, "verboseLevel")) or defaults.verbose_default,
+        reasoning="off"
+        if heartbeat
+        else reasoning_level(at.reasoning or _word(at, "reasoningLevel")) or "off",
+        verbose="off"
+        if heartbeat
+        else verbose_level(at.verbose or _word(at, "verboseLevel")) or defaults.verbose_default,
         usage=usage_display(_word(at, "responseUsage")) or "off",
         prefix=_prefix(config, at, identity),
         identity=identity,
@@ -142,7 +149,7 @@ def _coalescing(
     )
     most = min(limit, _number(own, "maxChars") or common.max_chars or limit)
     least = _number(own, "minChars") or common.min_chars or chunking.min_chars
-    return Coalescing(min(least, most), most, idle_ms / 1000, JOINERS[chunking.prefer])
+    return Coalescing(min(least, most), most, idle_ms / 1000)
 
 
 def _number(settings: Mapping[str, Json], name: str) -> int | None:

@@ -49,12 +49,14 @@ class Repeats:
             self._stop = self._stop or told
         half = max(1, self._rules.warning_threshold // 2)
         over = count - self._rules.warning_threshold
-        if over >= 0 and over % half == 0:
+        if over < 0:
+            return self._waiting(call)
+        if over % half == 0:
             return (
                 f"[{told} That brings nothing new. Try something else, or stop and say what you "
                 f"have and what is missing. After {self._end} times the run is ended.]"
             )
-        return self._waiting(call)
+        return ""
 
     @property
     def stopped(self) -> bool:

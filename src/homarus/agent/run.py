@@ -7,9 +7,15 @@ from typing import Literal, TypeAlias
 
 from homarus.agent.agent import Agent
 from homarus.agent.books import Books, Pack
-from homarus.agent.loop import Turn, run_loop
-from homarus.agent.prompt import system_prompt
-from homarus.agent.workspace import Reader
+from homarus.agent.compact import Compaction
+from homarus.agent.composer import Composer
+from homarus.agent.conversation import Conversation, Views
+from homarus.agent.excuse import excuse
+from homarus.agent.prompt_report import Place
+from homarus.agent.repeats import Repeats
+from homarus.agent.scene import Scene
+from homarus.agent.spend import Spend, metered
+from homarus.config.zone import day_in
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import (
@@ -25,26 +31,30 @@ from homarus.core.event import (
     Fact,
     RunEnded,
     RunStarted,
-    ToolProgressed,
 )
 from homarus.core.faults import fault
 from homarus.core.keys import parse_agent_key
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, Message, Origin, ToolCall, ToolReturn, Usage, user
+from homarus.core.message import (
+    Inbound,
+    Message,
+    Stopped,
+    StoppedBy,
+    Usage,
+    user,
+)
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
 from homarus.core.watchdog import GRACE_S, Watchdog
-from homarus.policy.decide import Verdict, decide
-from homarus.providers.base import Provider, Request, ThinkLevel
+from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session, Sessions
-from homarus.sessions.transcript import interrupted
+from homarus.store.base import Entry, Unit
 from homarus.store.journal import Accepted, Journal
-from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, Tool, ToolContext
+from homarus.tools.tool import Ask
 
 BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
 
@@ -79,11 +89,21 @@ class _Live:
     attempts: list[AttemptFailed] = field(default_factory=list)
     scope: asyncio.Timeout | None = None  # None until it is in its lane
     aborted: bool = False
+    stopped_by: StoppedBy | None = None  # when a person did it
 
     def tell(self, fact: Fact) -> None:
         if isinstance(fact, AttemptFailed):
             self.attempts.append(fact)
         self.emit(fact)
+
+    def sign(self, message: Message) -> Message:
+        """An answer that a person cut short says who and how."""
+        origin = message.origin
+        if origin is None or origin.stop != "aborted" or self.stopped_by is None:
+            return message
+        return replace(
+            message, origin=replace(origin, stopped=Stopped(self.run_id, self.stopped_by))
+        )
 
     def abort(self) -> None:
         self.aborted = True
@@ -111,15 +131,19 @@ class Runner:
         pack: Pack,
         posted: Callable[[], None],
         watchdog: Watchdog,
+        spend: Spend,
+        fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True,
         grace_s: float = GRACE_S,
     ) -> None:
-        self._watchdog, self._grace_s = watchdog, grace_s
+        self._fresh = fresh
+        self._watchdog, self._grace_s, self._spend = watchdog, grace_s, spend
+        self._views = Views()
         self._sessions, self._journal, self._clock = sessions, journal, clock
         self._bus, self._lanes = bus, lanes
         self._tools, self._agent, self._connect = tools, agent, connect
         self._ask, self._steering, self._words = ask, steering, words
         self._pack, self._posted = pack, posted
-        self._reader = Reader()
+        self.composer = Composer()
         self._live: dict[str, _Live] = {}
 
     async def __call__(self, key: str, rows: Sequence[Accepted], text: str = "") -> Outcome:
@@ -144,9 +168,10 @@ class Runner:
                 if outcome.status == "aborted":
                     await books.report("aborted", "")
                 elif outcome.error:
-                    await books.report(str(outcome.error), str(outcome.error))
+                    await books.report(str(outcome.error), excuse(outcome.error))
         finally:
             del self._live[key]
+            self._spend.end(run_id)
             outcome = replace(outcome, attempts=tuple(live.attempts))
             aborted = outcome.status == "aborted"
             error = str(outcome.error or (BROKE_OFF if outcome.status == "failed" else ""))
@@ -160,6 +185,12 @@ class Runner:
             return ()
         live.abort()
         return (live.run_id,)
+
+    def sign_stop(self, key: str, run_id: str | None, by: StoppedBy) -> None:
+        """A person is about to stop the live run of a session: what it has said is signed so."""
+        live = self._live.get(key)
+        if live and run_id in (None, live.run_id):
+            live.stopped_by = by
 
     def live(self, key: str | None = None) -> tuple[str, ...]:
         """The ids of the runs under way, of one session or of all."""
@@ -205,6 +236,8 @@ class Runner:
             limit_s = wishes.timeout_s or agent.timeout_s
             live.scope.reschedule(asyncio.get_running_loop().time() + limit_s)
         session = await self._sessions.load(live.key, agent.id, cwd=str(agent.workspace))
+        if not rows[0].entry and not self._fresh(session, inbound):
+            await session.reset()
         provider, model = await self._connect(
             Wish(
                 agent.id,
@@ -216,22 +249,44 @@ class Runner:
         )
         live.tell(RunStarted(provider=model.provider, model=model.id))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
-        interrupted = frozenset[str]()
+        provider = metered(provider, self._spend, model, live.run_id)
+        talk = self._talk(session, agent, provider, model, thinking)
+        cut_off = frozenset[str]()
         if entry := rows[0].entry:
-            interrupted = await self._go_on(session, books, entry)
+            cut_off = await self._go_on(session, books, entry)
         else:
             await session.begin(
-                self._question(live.key, inbound),
+                await talk.illustrate(self._question(live.key, inbound)),
                 provider=model.provider,
                 model=model.id,
                 thinking=thinking,
                 api=provider.api,
                 window=model.window,
+                came_by=inbound.address,
                 also=books.begin(session),
+                news=self.composer.news(
+                    Place(
+                        live.key, session.session_id, model.provider, model.id, self._clock.now_ms()
+                    ),
+                    session.record.data,
+                ),
             )
         fault("run.begun")
-        scene = _Scene(session, agent, provider, model, thinking, books, live, interrupted)
-        reply = await run_loop(self._turn(scene, self._ask(inbound)), list(session.messages))
+        scene = Scene(
+            talk=talk,
+            provider=provider,
+            tools=self._tools(agent.id),
+            books=books,
+            cut_off=cut_off,
+            repeats=Repeats(agent.loops),
+            ask=self._ask(inbound),
+            steering=lambda: self._steered(live.key, books),
+            tell=live.tell,
+            sign=live.sign,
+            now_ms=self._clock.now_ms,
+            today=lambda: day_in(agent.timezone, self._clock.now_ms()),
+        )
+        reply = await scene.play()
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
         return Outcome(
@@ -263,71 +318,41 @@ class Runner:
             if row.inbound
         ]
 
-    def _turn(self, scene: "_Scene", ask: Ask) -> Turn:
-        agent, session, live, model = scene.agent, scene.session, scene.live, scene.model
-        tools = self._tools(agent.id)
-        specs = tools.specs() if model.calls_tools else ()
-        files = self._reader.load(agent.workspace, agent.max_file_chars, agent.max_total_chars)
-        system = system_prompt(
-            name=agent.name,
-            workspace=str(agent.workspace),
-            files=files,
-            tools=specs,
-            window=model.window,
-        )
-
-        async def call(asked: ToolCall) -> ToolReturn:
-            def progress(text: str) -> None:
-                live.tell(ToolProgressed(asked, text))
-
-            ctx = ToolContext(session.key, agent.id, agent.workspace, ask, progress)
-            return await scene.call(tools, ctx, asked)
-
-        return Turn(
-            provider=scene.provider,
-            request=lambda messages: Request(
-                model.id, system, messages, specs, thinking=scene.thinking, params=model.params
-            ),
-            origin=Origin(scene.provider.api, model.provider, model.id),
-            call=call,
-            alone=tools.alone,
-            steering=lambda: self._steered(session.key, scene.books),
-            emit=live.tell,
-            save=lambda messages: scene.books.save(session, messages),
-            finish=lambda reply: scene.books.finish(session, reply),
+    def _talk(
+        self, session: Session, agent: Agent, provider: Provider, model: Model, thinking: ThinkLevel
+    ) -> Conversation:
+        """A session's conversation with a model, with the prompt it has now."""
+        tools = self._tools(agent.id).specs()
+        prompt = self.composer.compose(agent, session.key, model, tools, entry=session.record.data)
+        return Conversation(
+            session,
+            agent,
+            provider,
+            model,
+            system=prompt.text,
+            tools=prompt.facts.tools,
+            thinking=thinking,
+            views=self._views,
             now_ms=self._clock.now_ms,
         )
 
+    async def compact(self, key: str, instructions: str = "") -> Compaction:
+        """Put the old part of a conversation away, because a person wants it."""
+        agent, lane = self._agent(agent_of(key)), f"session:{key}"
+        async with self._lanes.enter(lane, "main"):
+            session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
+            wish = Wish(agent.id, session.model or agent.model, agent.fallbacks, session.profile)
+            provider, model = await self._connect(wish)
+            provider = metered(provider, self._spend, model, f"compact:{key}")
+            talk = self._talk(session, agent, provider, model, "off")
+            try:
+                return await talk.compact(_alone, instructions=instructions, wanted=True)
+            finally:
+                self._spend.end(f"compact:{key}")
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """What a run has found out before its loop begins."""
 
-    session: Session
-    agent: Agent
-    provider: Provider
-    model: Model
-    thinking: ThinkLevel
-    books: Books
-    live: _Live
-    interrupted: frozenset[str]  # calls of a run before this one, whose outcome is not known
-
-    async def call(self, tools: Registry, ctx: ToolContext, asked: ToolCall) -> ToolReturn:
-        """Run one call, once: what must not run twice is written down before it begins."""
-        if asked.id in self.interrupted:
-            return interrupted(asked)
-
-        async def begin(tool: Tool) -> None:
-            fault("tool.asked")
-            if not tool.idempotent:
-                await self.books.start_call(asked.id)
-
-        async def judge(call: ToolCall) -> Verdict:
-            return decide(call.name, *self.agent.rules)
-
-        result = await call_tool(tools, ctx, asked, judge, begin=begin)
-        fault("tool.ended")
-        return result
+def _alone(_unit: Unit, _entries: Sequence[Entry]) -> None:
+    """No run holds the session: its lane is ours."""
 
 
 def _merged(rows: Sequence[Accepted], text: str) -> Inbound:

@@ -71,8 +71,9 @@ class Said:
             theirs = args.get(name)
             if theirs and str(theirs).lower() != str(ours or "").lower():
                 return False
-        targets = [args.get("target") or args.get("to"), *(args.get("targets") or ())]
-        chats = [str(target) for target in targets if target]
+        several = args.get("targets")
+        targets = several if isinstance(several, list) else [several]
+        chats = [str(to) for to in (args.get("target") or args.get("to"), *targets) if to]
         return not chats or any(_is_chat(chat, here.chat) for chat in chats)
 
 

@@ -21,8 +21,8 @@ _MAX_TAG_CHARS = 240
 _TURN = re.compile(r"[`<]")
 _RUN = re.compile(r"`+")
 _TAG_HEAD = re.compile(r"<\s{0,4}/?\s{0,4}(?:antml:)?([a-z]*)", re.IGNORECASE)
+_NO_TAG = re.compile(r"\A\w|[<>]")
 _FENCE_HEAD = re.compile(r" {0,3}(?:`{0,2}|~{0,2})")
-_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _LINE_WORDS = ("MEDIA:", SILENT_WORD)
 
 
@@ -37,7 +37,8 @@ class Tags:
     """Parts what is said from what is thought."""
 
     def __init__(self) -> None:
-        self._rest = ""  # of the current line: not clear yet
+        self._rest = ""  # of the current line: from `_at` on it is not clear yet
+        self._at = 0
         self._at_start = True  # nothing of the current line is clear yet
         self._verbatim = False  # the line belongs to a code fence
         self._thinking = False
@@ -49,16 +50,18 @@ class Tags:
         """The next piece; what is clear now."""
         *lines, last = (self._rest + piece).split("\n")
         for line in lines:
-            self._rest = line
+            self._rest, self._at = line, 0
             self._read(complete=True)
             self._end_line()
-        self._rest = last
+        self._rest, self._at = last, 0
         self._read(complete=False)
+        self._rest, self._at = self._rest[self._at :], 0
         return self._take()
 
     def finish(self) -> Split:
         """There is no more: whatever was held back is what it looks like."""
         self._read(complete=True)
+        self._rest, self._at = "", 0
         return self._take()
 
     def _take(self) -> Split:
@@ -71,7 +74,7 @@ class Tags:
         """Read what is clear of the current line."""
         if self._at_start and not self._begin_line(complete=complete):
             return
-        while self._rest:
+        while self._at < len(self._rest):
             if self._verbatim:
                 self._say(len(self._rest))
             elif self._thinking:
@@ -84,7 +87,7 @@ class Tags:
         """Find out whether a line belongs to a code fence; False: not clear yet."""
         line = self._rest
         if not self._thinking and not self._fences.inside:
-            if not complete and (_FENCE_HEAD.fullmatch(line) or self._may_open(line)):
+            if not complete and (_FENCE_HEAD.fullmatch(line) or _may_open_fence(line)):
                 return False
             marker = match_marker(line)
             self._verbatim = marker is not None and opens_fence(*marker)
@@ -93,71 +96,67 @@ class Tags:
         self._at_start = False
         return True
 
-    @staticmethod
-    def _may_open(line: str) -> bool:
-        """Whether the end of the line decides: backticks after backticks open no fence."""
-        marker = _FENCE.match(line) and match_marker(line)
-        return bool(marker) and opens_fence(*marker) and marker[0][0] == "`" and (
-            len(line) <= _MAX_TAG_CHARS
-        )
-
     def _speak(self, *, complete: bool) -> bool:
         """Read on in what is said; False: the rest is not clear yet."""
-        rest = self._rest
-        turn = _TURN.search(rest)
-        if turn is None or turn.start():
+        rest, at = self._rest, self._at
+        turn = _TURN.search(rest, at)
+        if turn is None or turn.start() > at:
             self._say(turn.start() if turn else len(rest))
             return True
-        if rest[0] == "`":
+        if turn[0] == "`":
             return self._read_code(complete=complete)
-        if tag := match_reasoning(rest):
-            self._rest = rest[tag.end() :]
-            self._thinking = not tag[1] and tag[2].lower() != "final"
+        if self._turn():
             return True
-        if not complete and _may_become_tag(rest):
+        if not complete and _may_become_tag(rest, at):
             return False
-        self._say(1)
+        self._say(at + 1)
+        return True
+
+    def _think(self, *, complete: bool) -> bool:
+        """Read on in thoughts; code does not count there. False: the rest is not clear yet."""
+        rest, at = self._rest, self._at
+        turn = rest.find("<", at)
+        if turn != at:
+            self._muse(turn if turn >= 0 else len(rest))
+            return True
+        if self._turn():
+            return True
+        if not complete and _may_become_tag(rest, at):
+            return False
+        self._muse(at + 1)
+        return True
+
+    def _turn(self) -> bool:
+        """Take a reasoning tag, if one stands here. A final answer ends what was never closed."""
+        tag = match_reasoning(self._rest, self._at)
+        if tag is None:
+            return False
+        self._at = tag.end()
+        self._thinking = not tag[1] and tag[2].lower() != "final"
         return True
 
     def _read_code(self, *, complete: bool) -> bool:
         """Read code in a line of text: from a run of backticks to the next as long."""
         rest = self._rest
-        runs = _RUN.finditer(rest)
+        runs = _RUN.finditer(rest, self._at)
         first = next(runs)
         close = next((run for run in runs if len(run[0]) == len(first[0])), None)
         end = close.end() if close else first.end()
         growing = not complete and (end == len(rest) or close is None)
-        if growing and len(rest) <= _MAX_CODE_CHARS:
+        if growing and len(rest) - self._at <= _MAX_CODE_CHARS:
             return False
         self._say(end)
         return True
 
-    def _think(self, *, complete: bool) -> bool:
-        """Read on in thoughts; code does not count there. False: the rest is not clear yet."""
-        rest = self._rest
-        at = rest.find("<")
-        if at:
-            self._muse(at if at > 0 else len(rest))
-            return True
-        tag = match_reasoning(rest)
-        if tag is None:
-            if not complete and _may_become_tag(rest):
-                return False
-            self._muse(1)
-        else:
-            # A final answer ends reasoning that was never closed.
-            self._thinking = not tag[1] and tag[2].lower() != "final"
-            self._rest = rest[tag.end() :]
-        return True
-
-    def _say(self, count: int) -> None:
-        said, self._rest = self._rest[:count], self._rest[count:]
+    def _say(self, end: int) -> None:
+        said = self._rest[self._at : end]
+        self._at = end
         self._said.append(said)
         self._fences.add(said)
 
-    def _muse(self, count: int) -> None:
-        self._thought.append(self._rest[:count])
-        self._rest = self._rest[count:]
+    def _muse(self, end: int) -> None:
+        self._thought.append(self._rest[self._at : end])
+        self._at = end
 
     def _end_line(self) -> None:
         self._at_start, self._verbatim = True, False
@@ -168,15 +167,23 @@ class Tags:
             self._fences.end_line()
 
 
-def _may_become_tag(text: str) -> bool:
-    """Whether a text that starts with `<` could be the beginning of a reasoning tag."""
-    found = _TAG_HEAD.match(text)
-    if found is None or len(text) > _MAX_TAG_CHARS:
+def _may_open_fence(line: str) -> bool:
+    """Whether the end of the line decides: backticks after backticks open no fence."""
+    marker = match_marker(line)
+    if marker is None or len(line) > _MAX_TAG_CHARS:
+        return False
+    return marker[0][0] == "`" and opens_fence(*marker)
+
+
+def _may_become_tag(text: str, at: int) -> bool:
+    """Whether what begins here, with `<`, could be the beginning of a reasoning tag."""
+    found = _TAG_HEAD.match(text, at)
+    if found is None or len(text) - at > _MAX_TAG_CHARS:
         return False
     word, after = found[1].lower(), text[found.end() :]
     if not after:
         return any(name.startswith(word) for name in (*REASONING_WORDS, "antml:"))
-    return word in REASONING_WORDS and not re.search(r"\A\w|[<>]", after)
+    return word in REASONING_WORDS and not _NO_TAG.search(after)
 
 
 class _Fences:

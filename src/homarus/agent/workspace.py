@@ -1,115 +1,47 @@
 """An agent's workspace: a folder of markdown that people and the agent both edit.
 
 Seeding makes what is missing and never touches what is there. BOOTSTRAP.md, the first-run
-ritual, is only ever put into a workspace that had none of the files before.
+ritual, is only ever put into a workspace that had none of the files before. A conversation makes
+a workspace that is not there yet; one that somebody lives in it leaves alone, whatever it lacks.
 """
 
 import json
+import re
 import shutil
 import subprocess
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from stat import S_ISLNK, S_ISREG
+from typing import Final
 
-from homarus.core.errors import ToolError, UserError
-from homarus.core.text import clip_middle, one_line
+from homarus.agent.files import read_text, unusable
+from homarus.agent.injection import CHECKLIST, MEMORY, RITUAL
+from homarus.core.message import Json
+from homarus.core.silence import SILENT_WORD, is_blank_checklist
 from homarus.core.value import dataclass
-from homarus.tools.guard import Beneath
 
-# The order in which files enter the prompt; a file not on disk is left out.
-INJECTED = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md")
-SEEDED = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
-RITUAL = "BOOTSTRAP.md"
-MEMORY = ("MEMORY.md", "memory.md")  # one of them, whichever is there
-# What clients may see and change from afar.
-SHARED = (*SEEDED, RITUAL, *MEMORY)
-MAX_BYTES = 4_000_000  # more of one file is never read into a prompt
-STATE = Path(".openclaw") / "workspace-state.json"
+SEEDED: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", CHECKLIST)
+BOOT: Final = "BOOT.md"
+STATE: Final = Path(".openclaw") / "workspace-state.json"
 IGNORED = "# What the agent keeps for itself\n.openclaw/\n.env\n*.pem\n*.key\n"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceFile:
-    """A file of the workspace as the prompt shows it."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """A file of the workspace as it is on disk. `updated_ms` 0: it is not there."""
-
-    name: str
-    path: Path
-    size: int = 0
-    updated_ms: int = 0
-    content: str = ""
-
-    @property
-    def missing(self) -> bool:
-        return not self.updated_ms
-
-
-def list_files(workspace: Path) -> tuple[FileState, ...]:
-    """The files a client may see, without what is in them."""
-    found = [_look(workspace, name) for name in SHARED]
-    memory = [file for file in found if file.name in MEMORY]
-    kept = next((file for file in memory if not file.missing), memory[0])
-    return tuple(file for file in found if file.name not in MEMORY or file is kept)
-
-
-def get_file(workspace: Path, name: str) -> FileState:
-    """One of them, with its text."""
-    file = _look(workspace, _shared(name))
-    return file if file.missing else replace(file, content=_read(workspace, name))
-
-
-def set_file(workspace: Path, name: str, content: str) -> FileState:
-    """Replace one of them, whole or not at all."""
-    data = content.encode("utf-8", "replace")
-    if len(data) > MAX_BYTES:
-        raise UserError(f"{name}: {len(data)} bytes; a file here holds at most {MAX_BYTES}")
-    try:
-        Beneath(workspace).write_atomic(_shared(name), data)
-    except ToolError as exc:
-        raise UserError(exc.message, fix=exc.fix) from None
-    return get_file(workspace, name)
-
-
-def _shared(name: str) -> str:
-    if name not in SHARED:
-        raise UserError(f"unsupported file {one_line(name)!r}", fix=f"one of {', '.join(SHARED)}")
-    return name
-
-
-def _look(workspace: Path, name: str) -> FileState:
-    """A file as it is; a link that leads out is as good as none."""
-    try:
-        status = Beneath(workspace).stat(name)
-    except ToolError:
-        return FileState(name, workspace / name)
-    if not S_ISREG(status.st_mode):
-        return FileState(name, workspace / name)
-    return FileState(name, workspace / name, status.st_size, status.st_mtime_ns // 1_000_000)
+_MAX_BOOT_CHARS = 8_000
+_MAX_STATE_BYTES = 100_000
+_REMOTE = re.compile(r"^\s*\[remote ", re.MULTILINE)
 
 
 def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
     """Make the folder and its template files; returns the names of what was made."""
     try:
         workspace.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise unusable(workspace, exc) from exc
-    brand_new = not any((workspace / name).exists() for name in (*SEEDED, RITUAL, STATE))
-    wanted = [*SEEDED, RITUAL] if brand_new and ritual else list(SEEDED)
-    try:
+        brand_new = not is_lived_in(workspace)
+        wanted = [*SEEDED, RITUAL] if brand_new and ritual else list(SEEDED)
         made = [name for name in wanted if _put(workspace / name, _template(name))]
         if _put(workspace / ".gitignore", IGNORED):
             made.append(".gitignore")
         if brand_new:
-            _put(workspace / STATE, _state())
+            _put(workspace / STATE, _written({"version": 1, "bootstrapSeededAt": _now()}))
     except OSError as exc:
         raise unusable(workspace, exc) from exc
     if not (workspace / ".git").exists() and _git_init(workspace):
@@ -117,58 +49,130 @@ def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
     return tuple(made)
 
 
-class Reader:
-    """Reads the files for the prompt, again only when they changed."""
+def ensure(workspace: Path, *, templates: bool = True) -> None:
+    """Have a folder to work in: a new one is seeded, one that is lived in stays as it is.
 
-    def __init__(self) -> None:
-        self._read: dict[Path, tuple[tuple[int, ...], str]] = {}
-
-    def load(self, workspace: Path, max_chars: int, total_chars: int) -> tuple[WorkspaceFile, ...]:
-        """The files, each and together cut to their budgets; blank ones left out."""
-        if not workspace.is_dir():
-            raise unusable(workspace, None)
-        found: list[WorkspaceFile] = []
-        left = total_chars
-        for name in INJECTED:
-            text = self._text(workspace, name)
-            if text and left > 0:
-                text = clip_middle(text, min(max_chars, left))
-                found.append(WorkspaceFile(name, text))
-                left -= len(text)
-        return tuple(found)
-
-    def _text(self, workspace: Path, name: str) -> str:
-        path = workspace / name
+    Without `templates` (`skipBootstrap`), the folder alone is made.
+    """
+    if not templates:
         try:
-            status = path.lstat()
-        except OSError:
-            return ""
-        stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-        kept = self._read.get(path)
-        # What a link leads to can change without the link: it is read every time.
-        if kept and kept[0] == stamp and not S_ISLNK(status.st_mode):
-            return kept[1]
-        text = _read(workspace, name).strip()
-        self._read[path] = (stamp, text)
-        return text
+            workspace.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise unusable(workspace, exc) from exc
+    elif is_lived_in(workspace):
+        note_ritual(workspace)
+    else:
+        seed(workspace)
 
 
-def unusable(workspace: Path, exc: OSError | None) -> UserError:
-    """The workspace cannot be used: why, and what to do."""
-    why = exc.strerror if exc else "there is no such folder"
-    return UserError(
-        f"cannot use the workspace {workspace}: {why}",
-        fix="run `homarus setup`, or set agents.defaults.workspace to a folder you can write to",
+def is_lived_in(workspace: Path) -> bool:
+    """Whether the files of an agent, or traces of them, are there."""
+    marks = (*SEEDED, RITUAL, *MEMORY, STATE)
+    return any(_stands(workspace / name) for name in marks)
+
+
+def _stands(path: Path) -> bool:
+    return path.is_symlink() or path.exists()
+
+
+def note_ritual(workspace: Path) -> None:
+    """Once the ritual's file is gone or empty, the workspace's state says since when."""
+    if _stands(workspace / RITUAL) and read_text(workspace, RITUAL)[0]:
+        return
+    state = read_state(workspace)
+    if not state.get("bootstrapSeededAt") or state.get("onboardingCompletedAt"):
+        return
+    done = {**state, "onboardingCompletedAt": _now()}
+    target = workspace / STATE
+    fresh = target.with_name(f"{target.name}.new")
+    with suppress(OSError):  # a fact that can be noted another time
+        fresh.write_text(_written(done), encoding="utf-8")
+        fresh.replace(target)
+
+
+def read_state(workspace: Path) -> Mapping[str, Json]:
+    """What is known about the workspace itself; nothing when that cannot be read."""
+    try:
+        with (workspace / STATE).open("rb") as file:
+            state = json.loads(file.read(_MAX_STATE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+# --- when the gateway starts -------------------------------------------------------------------
+
+
+def boot_prompt(workspace: Path) -> str:
+    """What an agent is asked when the gateway starts; nothing when it has no such list."""
+    if not _stands(workspace / BOOT):
+        return ""
+    text, _ = read_text(workspace, BOOT)
+    if is_blank_checklist(text):
+        return ""
+    if len(text) > _MAX_BOOT_CHARS:
+        text = f"{text[:_MAX_BOOT_CHARS]}\n[… the rest of {BOOT} is left out: keep it short …]"
+    return (
+        f"The gateway has just started. Do what {BOOT} asks, once and in order. Nobody reads your "
+        f"answer: use the message tool for what somebody should know, then answer {SILENT_WORD}."
+        f"\n\n{BOOT}:\n{text}"
     )
 
 
-def _read(workspace: Path, name: str) -> str:
-    """A file's text, or a line that says why it could not be read."""
+# --- advice ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something about the workspaces that is worth a thought, and what to do."""
+
+    text: str
+    fix: str
+
+
+def advise(used: Iterable[Path], home: Path, state: Path) -> tuple[Advice, ...]:
+    """Workspaces that nobody uses any more, and those in use that nothing backs up."""
+    in_use = list(dict.fromkeys(used))
+    return (*_extra(in_use, home, state), *(_backup(folder) for folder in in_use if _alone(folder)))
+
+
+def _extra(used: list[Path], home: Path, state: Path) -> list[Advice]:
+    """Folders that look like workspaces and belong to no agent."""
+    real = {path.resolve() for path in used}
+    with suppress(OSError):
+        beside = sorted(path for path in state.iterdir() if path.name.startswith("workspace"))
+        spare = [home / "openclaw", home / "clawd", *beside]
+        found = [path for path in spare if path.is_dir() and path.resolve() not in real]
+        return [
+            Advice(
+                f"{path} looks like a workspace, and no agent uses it",
+                "move it away, or name it in agents.list or agents.defaults.workspace",
+            )
+            for path in found
+            if is_lived_in(path)
+        ]
+    return []
+
+
+def _alone(workspace: Path) -> bool:
+    """Whether a workspace exists on this disk only, as far as git knows."""
+    if not is_lived_in(workspace):
+        return False
     try:
-        with Beneath(workspace).open_read(name) as opened:
-            return opened.file.read(MAX_BYTES).decode(errors="replace")
-    except (OSError, ToolError) as exc:
-        return f"[{name} could not be read: {exc}]"
+        config = (workspace / ".git" / "config").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return not _REMOTE.search(config)
+
+
+def _backup(workspace: Path) -> Advice:
+    return Advice(
+        f"{workspace} is kept nowhere else",
+        "commit it and push it to a private repository: it is your agent's memory",
+    )
+
+
+# --- on disk -----------------------------------------------------------------------------------
 
 
 def _template(name: str) -> str:
@@ -186,9 +190,13 @@ def _put(path: Path, text: str) -> bool:
     return True
 
 
-def _state() -> str:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"version": 1, "bootstrapSeededAt": now}, indent=2) + "\n"
+def _written(state: Mapping[str, Json]) -> str:
+    return json.dumps(state, indent=2) + "\n"
+
+
+def _now() -> str:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return now.replace("+00:00", "Z")
 
 
 def _git_init(workspace: Path) -> bool:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
 NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown outcome is worth telling
 # Senders whose replies nobody has to carry: they see the run's events and its transcript.
-UNCARRIED: Final = frozenset({"webchat", "cli", "wake"})
+UNCARRIED: Final = frozenset({"webchat", "agent", "cli", "wake"})
 RESTART: Final = Backoff(first_s=1.0, most_s=60.0)
 
 

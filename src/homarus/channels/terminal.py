@@ -10,6 +10,7 @@ from typing import TextIO
 
 from homarus.core.event import (
     AttemptFailed,
+    CommandAnswered,
     ErrorNoted,
     Event,
     MessageSaved,
@@ -109,6 +110,8 @@ class View:
                 self._line(f"↻ {one_line(failed.error, 200)}; next: {failed.then}{wait}", RED)
             case ErrorNoted(message):
                 self._line(f"! {message}", RED)
+            case CommandAnswered(text) if text:
+                self.note(reveal(text))
             case MessageSaved() | RunEnded():
                 self._end_line()
             case _:

@@ -14,12 +14,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.text import reveal
 from homarus.tools.tool import Question, nobody
 
-HELP = """\
-/new            start afresh
-/model [REF]    show or change the model of this conversation
-/queue [MODE]   show or change what a message does while another is being answered
-/status         what answers, and how full its window is
-/quit           leave (or Ctrl-D); Ctrl-C stops the answer, not the program"""
+LEAVING = "/quit: leave (or Ctrl-D). Ctrl-C stops the answer, not the program."
 
 
 @click.command("chat")
@@ -96,49 +91,20 @@ class Chat:
                 self._failed(exc)
 
     async def _take(self, line: str) -> None:
-        word, _, rest = line.partition(" ")
-        match word:
-            case "/help":
-                self._view.note(HELP)
-            case "/new" | "/reset":
-                await self._desk.reset()
-                self._view.note("A new conversation.")
-                if rest.strip():
-                    await self._say(rest.strip())
-            case "/model":
-                await self.model(rest.strip())
-            case "/queue":
-                self._view.note(await self._desk.queue(rest.strip()))
-            case "/status":
-                await self._status()
-            case _:
-                await self._say(line)
-
-    async def model(self, ref: str) -> None:
-        """Show the model, or change it for this conversation."""
-        if ref:
-            await self._desk.set_model(ref)
-        status = await self._desk.status()
-        self._view.note(f"model: {status.model} ({status.why})")
-
-    async def _status(self) -> None:
-        status = await self._desk.status()
-        full = f"{status.context_tokens:,} of {status.window:,} tokens"
-        self._view.note(
-            f"model      {status.model} ({status.why})\n"
-            f"session    {status.key} · {status.messages} messages\n"
-            f"context    {full}\n"
-            f"workspace  {status.workspace}"
-        )
-        for failed in self._view.attempts:
-            self._view.note(f"failed     {failed.provider}/{failed.model}: {failed.error}")
-
-    async def _say(self, text: str) -> None:
-        answer = await self._desk.ask(text)
+        """A line: words for the agent, or a command, which the program itself answers."""
+        answer = await self._desk.say(line)
         if answer.aborted:
             self._view.note("stopped.")
         elif not answer.text.strip():
             self._view.note("(the model gave no answer)")
+        if line == "/help":
+            self._view.note(LEAVING)
+        for failed in self._view.attempts if line == "/status" else ():
+            self._view.note(f"Failed: {failed.provider}/{failed.model}: {failed.error}")
+
+    async def model(self, ref: str) -> None:
+        """Use another model for this conversation."""
+        await self._desk.set_model(ref)
 
     def _failed(self, error: HomarusError) -> None:
         self._view.error(f"⚠ {error.message}")

@@ -1,7 +1,7 @@
 """Where a command's work is done: by a gateway that runs, else by an App in this process.
 
-A desk is one conversation: ask, look, change the model, start afresh, stop. What happens while
-an answer is made is shown as events, the same ones in both places.
+A desk is one conversation: ask, say, look, change the model, stop. What happens while an answer
+is made is shown as events, the same ones in both places.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from homarus.cli.reach import Reach, is_running, open_gateway
 from homarus.core.bus import Subscription
 from homarus.core.errors import HomarusError, Unavailable, UserError
 from homarus.core.event import (
+    CommandAnswered,
     ErrorNoted,
     Event,
     Fact,
@@ -30,6 +31,7 @@ from homarus.core.event import (
 )
 from homarus.core.message import (
     Address,
+    Authority,
     Inbound,
     Json,
     Text,
@@ -39,7 +41,7 @@ from homarus.core.message import (
 )
 from homarus.core.tasks import task_group
 from homarus.core.value import dataclass
-from homarus.sessions.queue import obey
+from homarus.sessions.commands import has_inline_command_tokens, is_abort_trigger
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 Show = Callable[[Event], None]
 _PATIENCE_S = 7 * 86_400.0  # a run has a deadline of its own
 _SHOW_S = 1.0
-_COMMAND_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +69,13 @@ class Desk(Protocol):
         """Put a question and wait; a run that failed raises its error."""
         ...
 
+    async def say(self, text: str) -> Answer:
+        """The same for a line of a chat: it may be a command, or hold directives."""
+        ...
+
     async def status(self) -> Status: ...
 
     async def set_model(self, ref: str) -> None: ...
-
-    async def reset(self) -> None: ...
-
-    async def queue(self, args: str) -> str:
-        """`/queue …`: what it answers."""
-        ...
 
     def abort(self) -> bool:
         """Stop the answer being made; whether there was one."""
@@ -118,9 +117,21 @@ class LocalDesk:
         self._app, self._key = app, key
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
-        address = Address(channel="cli", chat="local")
-        at_ms = self._app.clock.now_ms()
-        inbound = Inbound(uuid4().hex, address, "owner", text, at_ms=at_ms, wishes=wishes)
+        return await self._ask(text, wishes, "")
+
+    async def say(self, text: str) -> Answer:
+        return await self._ask(text, Wishes(), "owner")
+
+    async def _ask(self, text: str, wishes: Wishes, authority: Authority) -> Answer:
+        inbound = Inbound(
+            uuid4().hex,
+            Address(channel="cli", chat="local"),
+            "owner",
+            text,
+            at_ms=self._app.clock.now_ms(),
+            wishes=wishes,
+            authority=authority,
+        )
         outcome = await self._app.ask(self._key, inbound)
         await asyncio.sleep(0)  # the run's last event is shown before the answer is
         if outcome.error:
@@ -132,13 +143,6 @@ class LocalDesk:
 
     async def set_model(self, ref: str) -> None:
         await self._app.set_model(self._key, ref)
-
-    async def reset(self) -> None:
-        await (await self._app.session(self._key)).reset()
-
-    async def queue(self, args: str) -> str:
-        config = self._app.loaded.config.messages.queue
-        return await obey(await self._app.session(self._key), config, args)
 
     def abort(self) -> bool:
         return bool(self._app.abort(self._key))
@@ -155,10 +159,12 @@ class LinkDesk:
     def __init__(self, link: "Link", group: asyncio.TaskGroup, key: str) -> None:
         self._link, self._key = link, key
         self._group: asyncio.TaskGroup = group
+        self._view: Show = lambda _event: None
         self._run_id = ""  # of the last question
         self._asking = False
+        self._began = False  # something of it was shown
         self._shown = asyncio.Event()  # all of it
-        self._replies: dict[str, asyncio.Future[str]] = {}  # of commands, by their runs' ids
+        self._saying: asyncio.Future[Answer] | None = None
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
         self._run_id = str(uuid4())
@@ -185,6 +191,23 @@ class LinkDesk:
         said = "\n".join(str(payload.get("text") or "") for payload in payloads)
         return Answer(said, bool((result.get("meta") or {}).get("aborted")), wire)
 
+    async def say(self, text: str) -> Answer:
+        if not has_inline_command_tokens(text) and not is_abort_trigger(text):
+            return await self.ask(text)
+        self._run_id, self._began = str(uuid4()), False
+        said: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._saying = said
+        params = {"sessionKey": self._key, "message": text, "idempotencyKey": self._run_id}
+        self._asking = True
+        try:
+            told = await self._link.call("chat.send", params)
+            if isinstance(told, dict) and "aborted" in told:  # a word that stops is not a message
+                said.set_result(Answer("Stopped." if told["aborted"] else "Nothing is running."))
+                self._show_reply((await said).text)
+            return await said
+        finally:
+            self._asking, self._saying = False, None
+
     async def status(self) -> Status:
         listed = await self._ask("sessions.list", {"search": self._key})
         rows = [row for row in listed["sessions"] if row["key"] == self._key]
@@ -208,23 +231,6 @@ class LinkDesk:
     async def set_model(self, ref: str) -> None:
         await self._ask("sessions.patch", {"key": self._key, "model": ref})
 
-    async def reset(self) -> None:
-        await self._ask("sessions.reset", {"key": self._key, "reason": "new"})
-
-    async def queue(self, args: str) -> str:
-        run_id = str(uuid4())
-        reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._replies[run_id] = reply
-        params = {"sessionKey": self._key, "message": f"/queue {args}", "idempotencyKey": run_id}
-        try:
-            await self._link.call("chat.send", params)
-            async with asyncio.timeout(_COMMAND_S):
-                return await reply
-        except TimeoutError:
-            raise Unavailable("the gateway did not answer /queue") from None
-        finally:
-            del self._replies[run_id]
-
     def abort(self) -> bool:
         if not self._asking:
             return False
@@ -234,26 +240,38 @@ class LinkDesk:
 
     async def show(self, show: Show) -> None:
         """Show the run that is waited for, as the gateway tells of it."""
+        self._view = show
         async for name, payload in self._link.events():
             if name == "chat" and isinstance(payload, dict):
                 self._hear(payload)
             if name != "agent" or not isinstance(payload, dict):
                 continue
             if payload.get("runId") == self._run_id and (fact := fact_of(payload)):
+                self._began = True
                 seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
                 show(Event(self._run_id, self._key, seq, ts_ms, fact))
                 if isinstance(fact, RunEnded):
                     self._shown.set()
+        if self._saying and not self._saying.done():
+            self._saying.set_exception(Unavailable("the gateway closed the connection"))
 
     def _hear(self, payload: Mapping[str, Json]) -> None:
-        """What a command was answered."""
-        reply = self._replies.get(str(payload.get("runId")))
-        if reply is None or reply.done():
+        """What became of a line; what no run showed, as a command's reply, is shown here."""
+        run_id, said = str(payload.get("runId")), self._saying
+        text, state = _result_text(payload.get("message")), payload.get("state")
+        if run_id == f"{self._run_id}:status" and state == "final":
+            self._show_reply(text)
+        if run_id != self._run_id or said is None or said.done() or state == "delta":
             return
-        if payload.get("state") == "error":
-            reply.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
-        elif payload.get("state") == "final":
-            reply.set_result(_result_text(payload.get("message")))
+        if state == "error":
+            said.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
+            return
+        if not self._began and text:
+            self._show_reply(text)
+        said.set_result(Answer(text, aborted=state == "aborted"))
+
+    def _show_reply(self, text: str) -> None:
+        self._view(Event(self._run_id, self._key, 1, 0, CommandAnswered(text)))
 
     async def _stop(self, params: Mapping[str, Json]) -> None:
         with suppress(HomarusError):  # the run's own answer says what became of it

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import click
 
-from homarus.agent.workspace import SEEDED
+from homarus.agent.workspace import SEEDED, advise
 from homarus.config.check import unbuilt
 from homarus.config.load import Examined, examine
 from homarus.config.paths import Paths, shorten
@@ -49,6 +49,7 @@ def command(*, as_json: bool) -> None:
     examined, findings = _config(paths, os.environ)
     if examined and examined.config:
         findings += _agents(paths, examined.config)
+        findings += _workspaces(paths, examined.config)
         findings.append(_model(paths, examined.config, examined.env))
     findings += [_state(paths), _disk(paths), _git()]
     if as_json:
@@ -103,6 +104,12 @@ def _agents(paths: Paths, config: Config) -> Iterator[Finding]:
     for agent in agents(config):
         workspace = agent_settings(config, paths, agent).workspace
         yield _workspace(agent, workspace, shorten(workspace, paths.home))
+
+
+def _workspaces(paths: Paths, config: Config) -> Iterator[Finding]:
+    used = [agent_settings(config, paths, agent).workspace for agent in agents(config)]
+    for advice in advise(used, paths.home, paths.state):
+        yield Finding("workspace", "note", advice.text, advice.fix)
 
 
 def _workspace(agent: str, workspace: Path, shown: str) -> Finding:

@@ -5,13 +5,18 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.core.errors import Unavailable
 from homarus.core.text import reveal
 
-Read = Callable[[int | None], Awaitable[tuple[Sequence[str], int]]]
+if TYPE_CHECKING:
+    from homarus.gateway.link import Link
+
+Read = Callable[[], Awaitable[tuple[Sequence[str], int]]]
 _MAX_BYTES = 1_000_000
 
 
@@ -46,38 +51,56 @@ def command(
 async def _read_on(
     reach: Reach, limit: int, interval_s: float | None, show: Callable[[str], None]
 ) -> None:
-    if not is_running(reach):
-        await _repeat(lambda cursor: _from_file(cursor, limit), interval_s, show)
-        return
-    async with open_gateway(reach) as link:
-
-        async def read(cursor: int | None) -> tuple[Sequence[str], int]:
-            place = {} if cursor is None else {"cursor": cursor}
-            told = await link.call("logs.tail", {"limit": limit, **place})
-            found = told if isinstance(told, dict) else {}
-            return [str(line) for line in found.get("lines", ())], int(found.get("cursor", 0))
-
-        await _repeat(read, interval_s, show)
-
-
-async def _repeat(read: Read, interval_s: float | None, show: Callable[[str], None]) -> None:
-    cursor: int | None = None
+    """Show what there is, and with an interval what comes; a gateway may go and come meanwhile."""
+    tail = _Tail(limit, show)
     while True:
-        lines, cursor = await read(cursor)
-        for line in lines:
-            show(line)
-        if interval_s is None:
+        try:
+            await tail.look(reach, interval_s)
+        except Unavailable:
+            if interval_s is None or tail.cursor is None:  # it was never there
+                raise
+            await asyncio.sleep(interval_s)
+        else:
             return
-        await asyncio.sleep(interval_s)
 
 
-async def _from_file(cursor: int | None, limit: int) -> tuple[Sequence[str], int]:
-    """The last lines of the file, or those since `cursor`."""
-    from homarus.config.load import load
-    from homarus.config.log import log_file
-    from homarus.config.paths import Paths
+class _Tail:
+    """How far the log has been shown."""
 
-    return read_tail(log_file(load(Paths.find(os.environ), os.environ).config), cursor, limit)
+    def __init__(self, limit: int, show: Callable[[str], None]) -> None:
+        self._limit, self._show = limit, show
+        self.cursor: int | None = None
+
+    async def look(self, reach: Reach, interval_s: float | None) -> None:
+        if not is_running(reach):
+            await self._repeat(self._from_file, interval_s)
+            return
+        async with open_gateway(reach) as link:
+            await self._repeat(lambda: self._from_gateway(link), interval_s)
+
+    async def _repeat(self, read: Read, interval_s: float | None) -> None:
+        while True:
+            lines, self.cursor = await read()
+            for line in lines:
+                self._show(line)
+            if interval_s is None:
+                return
+            await asyncio.sleep(interval_s)
+
+    async def _from_gateway(self, link: "Link") -> tuple[Sequence[str], int]:
+        place = {} if self.cursor is None else {"cursor": self.cursor}
+        told = await link.call("logs.tail", {"limit": self._limit, **place})
+        found = told if isinstance(told, dict) else {}
+        return [str(line) for line in found.get("lines", ())], int(found.get("cursor", 0))
+
+    async def _from_file(self) -> tuple[Sequence[str], int]:
+        """The last lines of the file, or those since the cursor."""
+        from homarus.config.load import load
+        from homarus.config.log import log_file
+        from homarus.config.paths import Paths
+
+        file = log_file(load(Paths.find(os.environ), os.environ).config)
+        return read_tail(file, self.cursor, self._limit)
 
 
 def read_tail(file: Path, cursor: int | None, limit: int) -> tuple[Sequence[str], int]:

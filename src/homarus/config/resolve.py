@@ -3,7 +3,16 @@
 from pathlib import Path
 
 from homarus.config.paths import Paths, expand
-from homarus.config.schema import AgentEntry, Config, Identity, ModelChoice, Tools
+from homarus.config.schema import (
+    AgentEntry,
+    Compaction,
+    Config,
+    ContextPruning,
+    Identity,
+    ModelChoice,
+    Tools,
+)
+from homarus.config.zone import zone_name
 from homarus.core.errors import UnknownName
 from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import nearest
@@ -28,6 +37,13 @@ class AgentSettings:
     skip_bootstrap: bool
     bootstrap_max_chars: int
     bootstrap_total_max_chars: int
+    timezone: str  # of the agent's person; empty when nobody knows
+    envelope_zone: str | None
+    envelope_timestamp: bool
+    envelope_elapsed: bool
+    aliases: tuple[tuple[str, str], ...]  # short names of models
+    pruning: ContextPruning
+    compaction: Compaction
     identity: Identity
     tools: Tools | None  # the agent's own layer; `config.tools` holds for everybody
 
@@ -71,6 +87,17 @@ def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings
         skip_bootstrap=defaults.skip_bootstrap,
         bootstrap_max_chars=defaults.bootstrap_max_chars,
         bootstrap_total_max_chars=defaults.bootstrap_total_max_chars,
+        timezone=zone_name(defaults.user_timezone),
+        envelope_zone=defaults.envelope_timezone,
+        envelope_timestamp=defaults.envelope_timestamp == "on",
+        envelope_elapsed=defaults.envelope_elapsed == "on",
+        aliases=tuple(
+            (one.alias.strip(), ref)
+            for ref, one in sorted(defaults.models.items())
+            if one.alias and one.alias.strip()
+        ),
+        pruning=defaults.context_pruning,
+        compaction=defaults.compaction,
         identity=entry.identity,
         tools=entry.tools,
     )

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.core.errors import UserError
-from homarus.core.units import parse_duration_ms
+from homarus.core.units import parse_byte_size, parse_duration_ms
 
 Api: TypeAlias = Literal[
     "openai-completions",
@@ -196,6 +196,10 @@ class AgentDefaults(Section):
     skip_bootstrap: bool = False
     bootstrap_max_chars: Count = 20_000
     bootstrap_total_max_chars: Count = 150_000
+    user_timezone: Text | None = None
+    envelope_timezone: Text | None = None
+    envelope_timestamp: Literal["on", "off"] = "on"
+    envelope_elapsed: Literal["on", "off"] = "on"
     thinking_default: Thinking | None = None
     verbose_default: Literal["off", "on", "full"] = "off"
     block_streaming_default: Literal["off", "on"] = "off"
@@ -211,9 +215,12 @@ class AgentDefaults(Section):
 
 
 class Identity(Section):
-    """How an agent presents itself."""
+    """How an agent presents itself; what is absent, its IDENTITY.md may say."""
 
     name: str | None = None
+    theme: str | None = None
+    emoji: str | None = None
+    avatar: str | None = None
 
 
 class Exec(Section):
@@ -388,10 +395,90 @@ class Auth(Section):
     clients: Mapping[str, LoginClient] = {}
 
 
+def _is_age(value: str | float) -> str | float:
+    try:
+        parse_duration_ms(str(value), "d")
+    except UserError as exc:
+        raise PydanticCustomError("duration", "{told}", {"told": str(exc)}) from None
+    return value
+
+
+def _is_size(value: str | float) -> str | float:
+    try:
+        parse_byte_size(str(value))
+    except UserError as exc:
+        raise PydanticCustomError("size", "{told}", {"told": str(exc)}) from None
+    return value
+
+
+Age: TypeAlias = Annotated[str | int | float, AfterValidator(_is_age)]  # a bare number: days
+Size: TypeAlias = Annotated[str | int | float, AfterValidator(_is_size)]
+
+
+class Reset(Section):
+    """When a conversation begins anew by itself: each day at an hour, or after a pause."""
+
+    mode: Literal["daily", "idle"] | None = None
+    at_hour: Annotated[int, Field(ge=0, le=23)] | None = None
+    idle_minutes: Count | None = None
+
+
+class ResetByType(Section):
+    """The same, by sort of conversation; `dm` is another word for `direct`."""
+
+    direct: Reset | None = None
+    dm: Reset | None = None
+    group: Reset | None = None
+    thread: Reset | None = None
+
+
+class SendMatch(Section):
+    """Which conversations a rule is about; what it does not say holds for all."""
+
+    channel: str | None = None
+    chat_type: Literal["direct", "group", "channel", "dm"] | None = None
+    key_prefix: str | None = None
+    raw_key_prefix: str | None = None
+
+
+class SendRule(Section):
+    """Whether some conversations are answered."""
+
+    action: Literal["allow", "deny"]
+    match: SendMatch = SendMatch.model_construct()
+
+
+class SendPolicy(Section):
+    """Which conversations are answered at all. A rule that denies wins over one that allows."""
+
+    default: Literal["allow", "deny"] = "allow"
+    rules: Annotated[tuple[SendRule, ...], Strict(strict=False)] = ()
+
+
+class Maintenance(Section):
+    """What becomes of old conversations: `warn` only tells, `enforce` puts them aside."""
+
+    mode: Literal["warn", "enforce"] = "warn"
+    prune_after: Age | None = None
+    prune_days: Count | None = None
+    max_entries: Count = 500
+    rotate_bytes: Size = "10mb"
+
+
 class Session(Section):
-    """How conversations are named. The main one is always `main`, as in the original."""
+    """Conversations: their names, when they begin anew, and which are answered.
+
+    The main one is always `main`, as in the original.
+    """
 
     main_key: Text | None = None
+    idle_minutes: Count | None = None
+    reset: Reset | None = None
+    reset_by_type: ResetByType | None = None
+    reset_by_channel: Mapping[str, Reset] = {}
+    reset_triggers: Texts = ("/new", "/reset")
+    send_policy: SendPolicy = SendPolicy.model_construct()
+    maintenance: Maintenance = Maintenance.model_construct()
     typing_mode: TypingWord | None = None
     typing_interval_seconds: Count | None = None
 
@@ -430,6 +517,12 @@ class Messages(Section):
 
     response_prefix: str | None = None
     queue: Queue = Queue.model_construct()
+
+
+class Commands(Section):
+    """What may be done by a command in a chat."""
+
+    restart: bool = False
 
 
 class Logging(Section):
@@ -534,4 +627,5 @@ class Config(Section):
     tools: Tools = Tools.model_construct()
     session: Session = Session.model_construct()
     messages: Messages = Messages.model_construct()
+    commands: Commands = Commands.model_construct()
     gateway: Gateway = Gateway.model_construct()

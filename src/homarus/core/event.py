@@ -95,6 +95,14 @@ class ErrorNoted:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandAnswered:
+    """A command in a chat was obeyed, or refused: `error` says why. No run was made of it."""
+
+    text: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The run is over; `error` says why when it failed, `attempts` what failed on the way."""
 
@@ -115,11 +123,12 @@ Fact: TypeAlias = (
     | CompactionStarted
     | CompactionEnded
     | ErrorNoted
+    | CommandAnswered
     | RunEnded
 )
 
 # What the wire has no stream for.
-_UNSEEN = (ThinkingAdded, MessageSaved)
+_UNSEEN = (ThinkingAdded, MessageSaved, CommandAnswered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +212,7 @@ class Payloads:
                 return "compaction", _compaction_data(fact)
             case ErrorNoted(message):
                 return "error", {"message": message}
-            case ThinkingAdded():
+            case ThinkingAdded() | CommandAnswered():
                 return None
 
     def _ended(self, ts_ms: int, ended: RunEnded) -> dict[str, Json]:

@@ -13,6 +13,9 @@ from homarus.core.value import dataclass
 Json: TypeAlias = Any  # a JSON value: what json.loads returns
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
+# What commands in a chat may do: all, what is not for the owner alone, nothing.
+Authority: TypeAlias = Literal["", "owner", "authorised", "stranger"]
+StoppedBy: TypeAlias = Literal["rpc", "stop-command"]  # by a request, or by a word in the chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """Which run a person stopped, and how they said so."""
+
+    run_id: str
+    by: StoppedBy
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Which model wrote an assistant message, and how it ended."""
 
@@ -111,6 +122,7 @@ class Origin:
     stop: StopReason = "stop"
     usage: Usage = field(default_factory=Usage)
     error: str = ""
+    stopped: Stopped | None = None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -157,11 +169,16 @@ class Wishes:
     model: str | None = None
     thinking: str | None = None
     timeout_s: float | None = None
+    verbose: str | None = None
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message as a channel received it; `run_id` names the run that answers, if one is asked."""
+    """A message as a channel received it; `run_id` names the run that answers, if one is asked.
+
+    `authority` is what its sender may do by commands; "" says that none are looked for in it.
+    """
 
     id: str
     address: Address
@@ -171,6 +188,7 @@ class Inbound:
     at_ms: int = 0
     wishes: Wishes = field(default_factory=Wishes)
     run_id: str = ""
+    authority: Authority = ""
 
 
 @dataclass(frozen=True, slots=True)

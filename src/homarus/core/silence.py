@@ -52,6 +52,8 @@ def strip_ack(text: str | None, *, heartbeat: bool, max_chars: int = ACK_MAX_CHA
     if left is None:
         bare = _MARKUP.sub(" ", said).strip().strip(_LIGHT)
         left = _without_ack(bare, whole=not heartbeat)
+        if left and not heartbeat:  # an answer keeps its markup
+            left = None
     if left is None:
         return Ack(said, found=False, skip=False)
     skip = not left.strip(DECORATION) or (heartbeat and len(left) <= max_chars)

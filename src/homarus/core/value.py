@@ -3,15 +3,18 @@
 `@dataclass` means here what it means in the standard library, which still collects the fields:
 `replace`, `fields`, `match` and type checkers see no difference. The library also writes and
 compiles up to eight methods for each class as it is defined, and with some hundred classes that
-was a quarter of the work of a start. Here classes share theirs, and an `__init__` is compiled
-when its class makes the first instance.
+was a quarter of the work of a start. Here classes share theirs. Only an `__init__` knows the
+names of its fields: one is compiled for each number of them, and given to a class under its own
+names. What no class here uses of the library is refused.
 """
 
 import dataclasses
 import operator
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
+from functools import cache
 from reprlib import recursive_repr
+from types import CodeType, FunctionType
 from typing import Any, Literal, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -37,15 +40,13 @@ def dataclass(
             body.setdefault(name, method)
         if eq and frozen and body["__hash__"] is None:  # the class has an `__eq__` of its own
             body["__hash__"] = _hash
-
-        def init_once(self: Any, *args: Any, **kwargs: Any) -> None:
-            made.__init__ = _init(made)
-            made.__init__(self, *args, **kwargs)
-
+        setters: dict[str, Any] = {}
         if init:
-            body["__init__"] = init_once
+            body["__init__"] = _init(known, setters, frozen=frozen)
         made: Any = type(known)(cls.__name__, cls.__bases__, body)
         made.__qualname__ = cls.__qualname__
+        for number, each in enumerate(fields(made)):
+            setters[f"set_{number}"] = _setter(made, each)
         return made  # type: ignore[no-any-return]  # the same class again, with slots
 
     return define
@@ -74,46 +75,57 @@ def _methods(cls: Any, *, frozen: bool, eq: bool) -> dict[str, Any]:
     return methods
 
 
-def _init(cls: Any) -> Callable[..., None]:
-    """Compile an `__init__`."""
-    frozen = cls.__setattr__ is _refuse_to_set
-    known: dict[str, Any] = {"MISSING": MISSING}
-    params, lines = ["self"], list[str]()
-    for each in fields(cls):
-        name, value = each.name, _value(each, known)
-        if each.init:
-            params.append(_param(each))
-        if value and frozen:  # a slot's own setter does not ask
-            known[f"set_{name}"] = getattr(cls, name).__set__
-            lines.append(f"set_{name}(self, {value})")
-        elif value:
-            lines.append(f"self.{name} = {value}")
-    if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
-    text = "\n ".join([f"def __init__({', '.join(params)}):", *(lines or ["pass"])])
+def _init(cls: Any, setters: dict[str, Any], *, frozen: bool) -> FunctionType:
+    """The `__init__` of a class; `setters` is where it will look for them."""
+    every = fields(cls)
+    if hasattr(cls, "__post_init__") or any(not each.init or each.kw_only for each in every):
+        raise TypeError(f"{cls.__qualname__} needs the dataclass of the standard library")
+    names = tuple([each.name for each in every])
+    # To set an attribute is quicker, where nothing forbids it and nothing is made.
+    plain = not frozen and all(each.default_factory is MISSING for each in every)
+    code = _template(len(names), plain=plain)
+    code = code.replace(
+        co_varnames=("self", *names),
+        co_names=names if plain else code.co_names,
+        co_qualname=f"{cls.__qualname__}.__init__",
+    )
+    defaults = [each.default if each.default_factory is MISSING else MISSING for each in every]
+    first = next((n for n, each in enumerate(every) if _has_default(each)), len(every))
+    if any(not _has_default(each) for each in every[first:]):
+        raise TypeError(f"{cls.__qualname__} has a field without a default after one with")
+    made = FunctionType(code, setters, "__init__", tuple(defaults[first:]))
+    made.__module__ = cls.__module__
+    return made
+
+
+def _has_default(each: Field[Any]) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING
+
+
+@cache
+def _template(count: int, *, plain: bool) -> CodeType:
+    """An `__init__` for so many fields."""
+    params = [f"value_{number}" for number in range(count)]
+    set_it = "self.name_{0} = value_{0}" if plain else "set_{0}(self, value_{0})"
+    lines = [set_it.format(number) for number in range(count)] or ["pass"]
     made: dict[str, Any] = {}
-    exec(text, known, made)  # noqa: S102 - made of the names of fields, as the library does
-    init: Callable[..., None] = made["__init__"]
-    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    return init
+    text = "\n ".join([f"def __init__({', '.join(['self', *params])}):", *lines])
+    exec(text, made)  # noqa: S102 - made of numbers
+    code: CodeType = made["__init__"].__code__
+    return code
 
 
-def _param(each: Field[Any]) -> str:
-    if each.default_factory is not MISSING:
-        return f"{each.name}=MISSING"
-    return each.name if each.default is MISSING else f"{each.name}=default_{each.name}"
+def _setter(cls: Any, each: Field[Any]) -> Callable[[Any, Any], None]:
+    """Sets a field, even of a frozen class: a slot does not ask."""
+    set_it: Callable[[Any, Any], None] = getattr(cls, each.name).__set__
+    make: Any = each.default_factory
+    if make is MISSING:
+        return set_it
 
+    def set_or_make(self: Any, value: Any) -> None:
+        set_it(self, make() if value is MISSING else value)
 
-def _value(each: Field[Any], known: dict[str, Any]) -> str:
-    """What a field is set to, as text; nothing when it is left to others."""
-    name = each.name
-    if each.default_factory is not MISSING:
-        known[f"make_{name}"] = each.default_factory
-        return f"make_{name}() if {name} is MISSING else {name}" if each.init else f"make_{name}()"
-    if each.default is not MISSING:
-        known[f"default_{name}"] = each.default
-        return name if each.init else f"default_{name}"
-    return name if each.init else ""
+    return set_or_make
 
 
 @recursive_repr()

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from homarus.agent.replies import SILENT_WORD, parse_reply
+from homarus.agent.replies import parse_reply
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.event import (
     AttemptFailed,
+    CommandAnswered,
     Event,
     MessageSaved,
     Payloads,
@@ -22,8 +23,10 @@ from homarus.core.event import (
     RunStarted,
     TextAdded,
 )
-from homarus.core.message import Json
+from homarus.core.message import Json, Message, Text
+from homarus.core.silence import SILENT_WORD
 from homarus.core.value import dataclass
+from homarus.sessions.transcript import write_message
 
 DELTA_S = 0.150
 # The reader turns as often as the loop does: what it could miss is one turn's worth.
@@ -93,6 +96,9 @@ class Events:
         """Send what the bus tells, until it is closed."""
         unsent: dict[str, LiveRun] = {}
         async for event in news:
+            if isinstance(event.fact, CommandAnswered):
+                self._answer(event, event.fact)
+                continue
             run = self._runs.get(event.run_id) or self._begin(event)
             if isinstance(event.fact, TextAdded):
                 run.waiting.append(event)
@@ -213,6 +219,17 @@ class Events:
         del self._runs[run.run_id]
         self._joined.pop(run.run_id, None)
         self._sender.broadcast("chat", _last_word(run, ended, at_ms))
+
+    def _answer(self, event: Event, fact: CommandAnswered) -> None:
+        """What a command said; there is no run to tell of."""
+        self._joined.pop(event.run_id, None)
+        told = _chat(LiveRun(event.run_id, event.session_key, seq=1), "final")
+        if fact.error:
+            told |= {"state": "error", "errorMessage": fact.error}
+        elif fact.text:
+            said = Message("assistant", (Text(fact.text),), event.ts_ms)
+            told |= {"message": write_message(said)}
+        self._sender.broadcast("chat", told)
 
     def _numbered(self, run: LiveRun, payload: dict[str, Json]) -> dict[str, Json]:
         run.seq += 1

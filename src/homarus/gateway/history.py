@@ -20,7 +20,11 @@ MAX_TEXT_CHARS = 12_000
 MAX_PARTS = 200
 _CUT = "\n…(cut)…"
 _TOO_LARGE = "[message left out: too large to show]"
-_KEPT = ("api", "provider", "model", "stopReason", "errorMessage", "toolCallId", "toolName")
+_KEPT = (
+    "api", "provider", "model", "stopReason", "errorMessage", "toolCallId", "toolName",
+    "idempotencyKey",
+)  # fmt: skip
+_OF_AN_ABORT = {"aborted": bool, "origin": str, "runId": str}
 _READ_AT_ONCE = 50  # entries beside the messages asked for
 _MAX_READ = 50_000
 
@@ -76,6 +80,12 @@ def show_entry(entry: Entry) -> dict[str, Json] | None:
             shown[name] = value[:2_000]
     if isinstance(message.get("isError"), bool):
         shown["isError"] = message["isError"]
+    if isinstance(abort := message.get("openclawAbort"), dict):
+        kept = {name: abort.get(name) for name, kind in _OF_AN_ABORT.items()
+                if isinstance(abort.get(name), kind)}  # fmt: skip
+        shown["openclawAbort"] = {
+            k: v[:2_000] if isinstance(v, str) else v for k, v in kept.items()
+        }
     shown["timestamp"] = _stamp(message.get("timestamp")) or entry.at_ms
     return shown
 

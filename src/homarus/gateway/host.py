@@ -1,7 +1,7 @@
 """What the gateway needs of the program behind it. `app.App` is one; tests have smaller ones."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from homarus.agent.agent import Agent
@@ -11,12 +11,13 @@ from homarus.config.paths import Paths
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound
+from homarus.core.message import Inbound, StoppedBy
 from homarus.providers.models import Models
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
 from homarus.store.journal import Acceptance, Accepted
+from homarus.tools.registry import Registry
 
 
 class Host(Protocol):
@@ -31,9 +32,14 @@ class Host(Protocol):
     clock: Clock
     notices: Notices
     lanes: Lanes
+    restart: Callable[[], None] | None  # begins the process anew, once something serves it
 
     def agent(self, agent_id: str) -> Agent:
         """An agent with its workspace in place; UnknownName when there is none."""
+        ...
+
+    def tools(self, agent_id: str) -> Registry:
+        """The tools an agent may use."""
         ...
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
@@ -58,12 +64,21 @@ class Host(Protocol):
         """Replies are due again: have them carried."""
         ...
 
+    async def maintain(self) -> None:
+        """Keep the sessions in order, until cancelled."""
+        ...
+
     async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
         """Go on with what was accepted before this program began, and not settled."""
         ...
 
-    def abort(self, key: str, run_id: str | None = None) -> Sequence[str]:
-        """Stop what a session is doing; the ids of the runs that were stopped."""
+    def abort(
+        self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
+    ) -> Sequence[str]:
+        """Stop what a session is doing; the ids of the runs that were stopped.
+
+        `by` is how a person said so; the transcript tells it.
+        """
         ...
 
     def live_runs(self, key: str | None = None) -> Sequence[str]:

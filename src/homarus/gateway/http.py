@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
 
 import h11
 from uvicorn import Config, Server
@@ -41,11 +42,16 @@ class Plain(H11Protocol):
     """uvicorn's HTTP, which would wait for ever for the rest of a request."""
 
     patience_s: ClassVar[float] = HANDSHAKE_S
+    max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request; each is an open file
+    _waiting: ClassVar[WeakSet["Plain"]] = WeakSet()
     _alarm: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
-        self._set_alarm()
+        if len(self._waiting) >= self.max_waiting:
+            transport.abort()
+        else:
+            self._set_alarm()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -60,9 +66,11 @@ class Plain(H11Protocol):
         super().connection_lost(exc)
 
     def _set_alarm(self) -> None:
+        self._waiting.add(self)
         self._alarm = self.loop.call_later(self.patience_s, self.transport.abort)
 
     def _stop_alarm(self) -> None:
+        self._waiting.discard(self)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -4,6 +4,7 @@ The page's files are a fixed list, and what a browser may do with them is said i
 words it knows. This is loaded with the first request that is not for a WebSocket.
 """
 
+import asyncio
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Final
@@ -43,6 +44,7 @@ class Pages:
             names = page_files()
             routes += [Route(f"/{name}", self._page) for name in names]
             routes.append(Route("/", self._page))
+            routes.append(Route("/avatar/{agent}", self._avatar))
         self._router = Router(routes, default=self._elsewhere, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,6 +79,18 @@ class Pages:
         name = request.url.path.lstrip("/") or "index.html"
         data = files("homarus.gateway").joinpath("static", name).read_bytes()
         return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def _avatar(self, request: Request) -> Response:
+        from homarus.gateway.avatars import find_avatar
+
+        name = str(request.path_params["agent"])
+        picture = None
+        if self._gateway.ready.is_set():
+            picture = await asyncio.to_thread(find_avatar, self._gateway.host, name)
+        if picture is None:
+            self._gateway.gate.check_bearer(Door.from_scope(request.scope))
+            return PlainTextResponse("Not Found", 404, _HEADERS)
+        return Response(picture.data, headers=_HEADERS, media_type=picture.mime)
 
     async def _elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Any other address: protected, whatever it is spelled like, and then not there."""

@@ -155,6 +155,7 @@ async def _attend(
         able=lambda loaded: _check(plan, loaded),
     )  # fmt: skip
     gateway.watch = watch
+    program.restart = lambda: bell.ring("restart", "a person asked for a restart")
     if plan.problem:
         _reject(gateway, plan.problem)
     async with task_group() as group:

@@ -125,6 +125,7 @@ class Gateway:
                 try:
                     group.create_task(self._keep_up("tick", self._tick))
                     group.create_task(self.pulse.run(), name="pulse")
+                    group.create_task(self._keep_up("maintenance", host.maintain))
                     await self._keep_up("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None

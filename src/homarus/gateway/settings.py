@@ -1,7 +1,6 @@
 """Settings of a session that clients change: what each may be, and what it is stored as."""
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Mapping
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.keys import is_subagent
@@ -9,24 +8,8 @@ from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.gateway.method import Call
 from homarus.gateway.rows import find_defaults
-from homarus.sessions import levels
 from homarus.sessions.session import Session, parse_session_label
-
-Reader: TypeAlias = Callable[[str], str | None]
-
-_EXEC: Final[Mapping[str, tuple[str, ...]]] = {
-    "execHost": ("sandbox", "gateway", "node"),
-    "execSecurity": ("deny", "allowlist", "full"),
-    "execAsk": ("off", "on-miss", "always"),
-}
-_LEVELS: Final[Mapping[str, tuple[Reader, str]]] = {
-    "thinkingLevel": (levels.think_level, "off, minimal, low, medium, high or xhigh"),
-    "verboseLevel": (levels.verbose_level, "off, on or full"),
-    "reasoningLevel": (levels.reasoning_level, "off, on or stream"),
-    "elevatedLevel": (levels.elevated_level, "off, on, ask or full"),
-    "responseUsage": (levels.usage_display, "off, tokens or full"),
-}
-_OFF_IS_NONE: Final = frozenset({"reasoningLevel", "responseUsage"})
+from homarus.sessions.settings import check_thinking, to_field
 
 
 async def set_label(call: Call, session_key: str, text: str) -> None:
@@ -57,22 +40,10 @@ async def read_patch(call: Call, session: Session, patch: Mapping[str, Json]) ->
         elif value is None:
             fields[name] = None
         else:
-            fields[name] = _plain(name, value)
+            fields[name] = to_field(name, value)
     if fields.get("thinkingLevel") == "xhigh":
-        await _check_xhigh(call, session, fields)
+        check_thinking("xhigh", await _model_then(call, session, fields))
     return fields
-
-
-def _plain(name: str, value: Json) -> Json:
-    if name in _LEVELS:
-        read, words = _LEVELS[name]
-        level = read(value)
-        if level is None:
-            raise InvalidRequest(f"invalid {name} (use {words})")
-        return None if level == "off" and name in _OFF_IS_NONE else level
-    if name in _EXEC and value not in _EXEC[name]:
-        raise InvalidRequest(f"invalid {name} (use {', '.join(_EXEC[name])})")
-    return value
 
 
 def _origin(session: Session, name: str, value: Json) -> dict[str, Json]:
@@ -99,8 +70,8 @@ async def _model(call: Call, session: Session, value: str | None) -> dict[str, J
     return {"providerOverride": model.provider, "modelOverride": model.id}
 
 
-async def _check_xhigh(call: Call, session: Session, fields: Mapping[str, Json]) -> None:
-    """The hardest thinking is for a few models."""
+async def _model_then(call: Call, session: Session, fields: Mapping[str, Json]) -> str:
+    """The model that answers once these fields are stored."""
     chosen = session.model
     if "modelOverride" in fields:
         named = fields["modelOverride"]
@@ -108,6 +79,4 @@ async def _check_xhigh(call: Call, session: Session, fields: Mapping[str, Json])
     if chosen is None:
         usual = await find_defaults(call.host, session.record.agent)
         chosen = f"{usual.provider}/{usual.model}"
-    provider, _, model = chosen.partition("/")
-    if "xhigh" not in levels.think_levels(provider, model):
-        raise InvalidRequest(f"thinkingLevel xhigh is not supported by {chosen}")
+    return chosen

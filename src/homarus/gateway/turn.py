@@ -8,11 +8,12 @@ from uuid import uuid4
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome, agent_of
 from homarus.core.errors import InvalidRequest, Unavailable
-from homarus.core.message import Address, Image, Inbound, Json, Wishes
+from homarus.core.message import Address, Authority, Image, Inbound, Json, Wishes
 from homarus.core.value import dataclass
 from homarus.gateway.bounds import Bounds
 from homarus.gateway.method import Call
 from homarus.sessions.levels import think_level, think_levels
+from homarus.sessions.send_policy import send_policy
 from homarus.store.journal import Accepted
 
 MAX_TIMEOUT_S = 7 * 86_400.0
@@ -29,6 +30,7 @@ class Turn:
     images: tuple[Image, ...] = ()
     run_id: str = field(default_factory=lambda: str(uuid4()))
     channel: str = "webchat"
+    authority: Authority = ""  # what its commands may do; "": none are looked for
     wishes: Wishes = field(default_factory=Wishes)
 
 
@@ -49,9 +51,10 @@ def wishes(thinking: str | None, timeout_s: float | None) -> Wishes:
 
 
 async def check_policy(call: Call, session_key: str) -> None:
-    """Refuse a session in which nobody may write."""
+    """Refuse a session that is not answered."""
     record = await call.host.store.session(session_key)
-    if record and record.data.get("sendPolicy") == "deny":
+    rules = call.host.loaded.config.session.send_policy
+    if send_policy(rules, session_key, record.data if record else None) == "deny":
         raise InvalidRequest("send blocked by session policy")
 
 
@@ -74,6 +77,7 @@ async def begin(
         at_ms=host.clock.now_ms(),
         wishes=turn.wishes,
         run_id=turn.run_id,
+        authority=turn.authority,
     )
     acceptance = await host.accept(turn.session_key, inbound)
     if acceptance.kind == "conflict":

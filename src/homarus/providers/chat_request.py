@@ -18,7 +18,7 @@ from homarus.providers.base import ToolSpec
 from homarus.providers.chat_reply import REASONING_FIELDS
 from homarus.providers.compat import Compat
 from homarus.providers.openai_schema import fits_strict, parameters
-from homarus.providers.rendered import Rendered
+from homarus.providers.rendered import Beginnings, Rendered
 
 INTERRUPTED = "[No result: the call was interrupted, and its outcome is unknown.]"
 NO_TEXT = "(no text)"
@@ -67,6 +67,25 @@ class _Results:
     turns: dict[str, _Turn] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A place between messages, and between their turns."""
+
+    messages: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """The beginning of a conversation, and the role it ends with."""
+
+    json: tuple[bytes, ...] = ()
+    last: str = ""
+
+
+_NOTHING = _Begun()
+
+
 class Turns:
     """Renders messages for one model of one service."""
 
@@ -74,42 +93,64 @@ class Turns:
         self._compat, self._provider, self._model = compat, provider, model
         self._sees_images = sees_images
         self._rendered = Rendered(self._turn)
+        self._begun: Beginnings[_Begun] = Beginnings()
         self._bridge = _made("assistant", GOT_RESULTS)
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
-        """The turns to send, each as JSON."""
+        """The turns to send, as JSON: one each, or several with commas between them."""
+        every = tuple(messages)
+        size, begun = self._begun.find(every) or (0, _NOTHING)
+        turns, cut = self._placed(every[size:])
+        made = list(begun.json)
+        last = begun.last
+        if cut:  # what stands before the newest question will not change any more
+            runs, role = self._runs(turns[: cut.turns], last)
+            if role != "user":
+                made += map(_as_one, runs)
+                last, turns = role, turns[cut.turns :]
+                if made and size + cut.messages >= self._begun.least:
+                    made = [b",".join(made)]
+                    self._begun.keep(every[: size + cut.messages], _Begun(tuple(made), last))
+        return [*made, *map(_as_one, self._runs(turns, last)[0])]
+
+    def _placed(self, messages: Iterable[Message]) -> tuple[list[_Turn | _Results], "_Cut | None"]:
+        """The turns with places for results, and the last question by which all were there."""
         turns: list[_Turn | _Results] = []
         waiting: dict[str, _Results] = {}
-        for message in messages:
+        cut: _Cut | None = None
+        for number, message in enumerate(messages):
             turn = self._rendered[message]
             if message.role == "tool":
                 results = waiting.pop(turn.answers, None)
                 if results is not None:
                     results.turns[turn.answers] = turn
                 continue
+            if message.role == "user" and not waiting:
+                cut = _Cut(number, len(turns))
             if turn.json:
                 turns.append(turn)
             if turn.calls:
                 results = _Results(turn.calls)
                 turns.append(results)
                 waiting.update(dict.fromkeys(turn.calls, results))
-        runs = self._runs(turns)
-        return [run[0].json if len(run) == 1 else _as_one(run) for run in runs]
+        return turns, cut
 
-    def _runs(self, turns: Iterable[_Turn | _Results]) -> list[list[_Turn]]:
-        """The turns with the results in their places; neighbours of one role stand together."""
+    def _runs(self, turns: Iterable[_Turn | _Results], last: str) -> tuple[list[list[_Turn]], str]:
+        """The turns with the results in their places; neighbours of one role stand together.
+
+        `last` is the role before them; the role they end with is returned.
+        """
         runs: list[list[_Turn]] = []
-        last = ""
         for placed in turns:
             for turn in [placed] if isinstance(placed, _Turn) else self._flat(placed):
-                if turn.role == last != "tool":
+                if turn.role == last != "tool" and runs:
                     runs[-1].append(turn)
                     continue
                 if last == "tool" and turn.role == "user" and self._bridges:
                     runs.append([self._bridge])
                 runs.append([turn])
                 last = turn.role
-        return runs
+        return runs, last
 
     @property
     def _bridges(self) -> bool:
@@ -260,6 +301,8 @@ def _made(
 
 def _as_one(run: Sequence[_Turn]) -> bytes:
     """Turns of one role as one; of their reasoning, the last is told."""
+    if len(run) == 1:
+        return run[0].json
     if any(turn.has_blocks for turn in run):
         blocks = (turn.content if turn.has_blocks else _TEXT % turn.content for turn in run)
         content = b"[" + b",".join(blocks) + b"]"

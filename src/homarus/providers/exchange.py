@@ -42,19 +42,19 @@ class Reply:
     headers: Mapping[str, str]  # names in lower case
     _line: Line
 
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
+    def pieces(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes, unpacked if it was packed although nobody asked for that."""
         packed = self.headers.get("content-encoding", "identity").strip().lower()
-        unpack = packed in {"gzip", "x-gzip", "deflate"}
-        packer = zlib.decompressobj(zlib.MAX_WBITS | 32) if unpack else None
+        return self._unpacked() if packed in {"gzip", "x-gzip", "deflate"} else self._line.body()
+
+    async def _unpacked(self) -> AsyncGenerator[bytes, None]:
+        packer = zlib.decompressobj(zlib.MAX_WBITS | 32)
         async for piece in self._line.body():
-            if packer is None:
-                yield piece
-                continue
+            left = piece
             try:
-                while piece:
-                    yield packer.decompress(piece, PIECE_BYTES)
-                    piece = packer.unconsumed_tail  # noqa: PLW2901 - what did not fit
+                while left:
+                    yield packer.decompress(left, PIECE_BYTES)
+                    left = packer.unconsumed_tail
             except zlib.error as exc:
                 raise ExchangeFailed("cut", f"it cannot be unpacked: {exc}") from exc
 
@@ -64,7 +64,8 @@ class Service:
 
     def __init__(self, url: SplitResult, *, connect_s: float, idle_s: float, proxy: str) -> None:
         self._scheme, self._port = url.scheme, url.port or _PORTS[url.scheme]
-        self._host = (url.hostname or "").encode("idna").decode("ascii")
+        host = url.hostname or ""
+        self._host = host if host.isascii() else host.encode("idna").decode("ascii")
         self._connect_s, self._idle_s = connect_s, idle_s
         self._proxy = urlsplit(proxy) if proxy else None
         self._own = [("Host", _at(self._host, url.port, url.scheme)), *_basic(url, "Authorization")]
@@ -132,6 +133,8 @@ class Service:
             raise ExchangeFailed("unreachable", told) from exc
         except OSError as exc:
             raise ExchangeFailed("unreachable", exc.strerror or str(exc)) from exc
+        except UnicodeError as exc:
+            raise ExchangeFailed("unreachable", "that is not the name of a host") from exc
 
     async def _open(self, host: str, port: int, context: ssl.SSLContext | None) -> Line:
         _, line = await asyncio.get_running_loop().create_connection(

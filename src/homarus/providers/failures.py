@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
-from email.utils import parsedate_to_datetime
 
 from homarus.core.errors import (
     AuthFailed,
@@ -179,6 +178,8 @@ def wait_s(headers: Mapping[str, str], now_ms: int) -> float | None:
     seconds = _number(asked)
     if seconds is not None:
         return _bounded(seconds)
+    from email.utils import parsedate_to_datetime
+
     try:
         return _bounded(parsedate_to_datetime(asked).timestamp() - now_ms / 1000)
     except (ValueError, TypeError, OverflowError):
@@ -201,8 +202,9 @@ def _is_status(code: Json) -> bool:
     return str(code).isascii() and str(code).isdigit() and 400 <= int(str(code)[:9]) < 600
 
 
-# Each vendor's own way to say that the request does not fit.
-_OVERFLOW = re.compile(
+# Patterns, compiled when something first goes wrong. Here: each vendor's own way to say that
+# the request does not fit.
+_OVERFLOW = (
     r"context[_ ]length[_ ]exceeded|exceed_context_size|context_window_exceeded"
     r"|maximum (context|prompt|model) length|exceeds? (the )?(available )?context"
     r"|(exceeds?|longer than|greater than|overflows?)\b.{0,40}\bcontext (length|window|size)"
@@ -213,42 +215,42 @@ _OVERFLOW = re.compile(
     r"|exceeded model token limit|reduce the length of the (messages|prompt|input)"
     r"|too large for model with|tokens \+ .?max_new_tokens.? must be"
     r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min"
-    r"|request payload size exceeds|request_too_large|max input tokens",
+    r"|request payload size exceeds|request_too_large|max input tokens"
 )
-_IMAGE = re.compile(
+_IMAGE = (
     r"image_(file_)?too_large|invalid_image_size"
     r"|images?\b.{0,60}(too (large|big)|exceeds?|larger than|maximum (allowed )?size)"
     r"|(too (large|big)|exceeds?).{0,30}\bimage\b"
 )
-_FILTER = re.compile(
+_FILTER = (
     r"content_filter|content_policy|responsibleaipolicy|content management policy"
     r"|input was flagged|moderation|safety system|usage polic|bio_policy|policy_violation"
     r"|content filtering policy"
 )
-_BILLING = re.compile(
+_BILLING = (
     r"insufficient[_ ](quota|balance|credits?|funds)|billing_hard_limit|billing_not_active"
     r"|credit balance|payment required|out of credits?|requires more credits|not enough credits?"
     r"|billing_error|spend_limit|api usage limits"
     r"|billing_disabled|enable billing|requires billing|spend(ing)? (cap|limit)"
     r"|prepay(ment)? (credits|funds) (are|is) depleted"
 )
-_AUTH = re.compile(
+_AUTH = (
     r"invalid_api_key|invalid api key|incorrect api key|api key not valid|authentication_error"
     r"|invalid_authentication|unauthenticated|api_key_invalid|api key expired"
     r"|permission_error|organization has been disabled"
     r"|expiredtoken|unrecognizedclient|security token included in the request"
 )
-_LIMIT = re.compile(r"rate[_ -]?limit|too many requests|limit (reached|exceeded)|quota|throttl")
-_LIMIT_CODE = re.compile(r"rate_limit|resource_exhausted|too_many_requests")
-_BUSY = re.compile(
+_LIMIT = r"rate[_ -]?limit|too many requests|limit (reached|exceeded)|quota|throttl"
+_LIMIT_CODE = r"rate_limit|resource_exhausted|too_many_requests"
+_BUSY = (
     r"overloaded|server_error|internal_error|unavailable|api_error|at capacity|insufficient_system"
 )
-_INVALID = re.compile(
+_INVALID = (
     r"invalid|bad_?request|tool_use_failed|not_found|badrequest|unsupported"
     r"|image_parse|image_too_small|empty_image|download_image|residency"
 )
-_TIMEOUT = re.compile(r"\btimed? ?out\b|timeout")
-_THINKING = re.compile(
+_TIMEOUT = r"\btimed? ?out\b|timeout"
+_THINKING = (
     r"\b(thinking|reasoning|effort)\b.{0,60}\b(not support|unsupported|must be one of|not enabled)"
     r"|reasoning_effort.{0,60}(not support|unsupported|must be one of)"
     r"|(not support|unsupported|unrecognized)\w*\b.{0,60}(thinking|reasoning|effort)"
@@ -265,9 +267,9 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
     ):
         # "Input tokens have exceeded your rate limit" is about the minute, not the window.
         by_the_minute = kind is ContextOverflow and "rate_limit_error" in problem.codes
-        if pattern.search(text) and not by_the_minute:
+        if re.search(pattern, text) and not by_the_minute:
             return kind
-    if problem.status not in {401, 429} and problem.status < 500 and _FILTER.search(text):
+    if problem.status not in {401, 429} and problem.status < 500 and re.search(_FILTER, text):
         return ContentFiltered
     if "deadline_exceeded" in problem.codes:
         return ProviderTimeout
@@ -275,19 +277,19 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
         left = _by_status(problem.status, text)
     else:
         left = _by_words(problem.codes, text, midway=midway)
-    return ThinkingRefused if left is BadRequest and _THINKING.search(text) else left
+    return ThinkingRefused if left is BadRequest and re.search(_THINKING, text) else left
 
 
 def _by_status(status: int, text: str) -> type[ProviderError]:
     if status == 429 and "modelnotready" in text:
         return Overloaded  # AWS: it is being loaded
     if status == 403:
-        return RateLimited if _LIMIT.search(text) else AuthFailed
+        return RateLimited if re.search(_LIMIT, text) else AuthFailed
     if status in _STATUS:
         return _STATUS[status]
     if status >= 500:
         return Overloaded
-    return AuthFailed if _AUTH.search(text) else BadRequest
+    return AuthFailed if re.search(_AUTH, text) else BadRequest
 
 
 _STATUS: dict[int, type[ProviderError]] = {
@@ -312,7 +314,7 @@ def _by_words(codes: str, text: str, *, midway: bool) -> type[ProviderError]:
         (_TIMEOUT, text, ProviderTimeout),
         (_INVALID, codes, BadRequest),
     ):
-        if pattern.search(where):
+        if re.search(pattern, where):
             return kind
     return StreamBroken if midway else BadRequest
 

@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
 
 
-# What an HTTP request loads when it is first made, in parts small enough not to stall the loop.
-LIBRARIES = ("httpx2", "anyio", "anyio._backends._asyncio", "h11", "httpcore2", "truststore",
-             "httpcore2._async.http11", "httpcore2._backends.anyio")  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A model for an agent's run. `ref` None: whatever is configured or can be found.
@@ -103,12 +98,12 @@ class Models:
         return Fallback(ways, self._clock, self._patience, name=name, api=api), first
 
     async def warm(self, wish: Wish) -> None:
-        """Load the library that speaks to the wished model, in a thread."""
+        """Load what speaks to the wished model."""
         _, model = await self.road(wish)
         if model.provider != LOCAL:
             open_remote(self._config, model, "", self._env)
-            for library in LIBRARIES:
-                await asyncio.to_thread(importlib.import_module, library)
+            await asyncio.sleep(0)  # nobody has to wait for more than one of these
+            importlib.import_module("homarus.providers.exchange")
 
     def check(self, ref: str) -> Model:
         """The model a person names; an unknown or forbidden one is an error."""

@@ -35,12 +35,15 @@ class ProfileFile:
     def __init__(self, path: Path, legacy: Sequence[Path] = ()) -> None:
         self.path = path
         self._legacy = tuple(legacy)
+        self._places = [os.fspath(each) for each in (path, *legacy)]  # looked at in every turn
         self._stamp: tuple[object, ...] = ()
         self._read = Profiles()
 
     def read(self) -> Profiles:
         """What it says now; parsed again only when somebody wrote it."""
-        stamp = tuple(map(_stamp_of, (self.path, *self._legacy)))
+        stamp: tuple[object, ...] = _stamp_of(self._places[0])
+        if not stamp:  # only then its forerunners count
+            stamp = tuple(map(_stamp_of, self._places))
         if stamp != self._stamp:
             raw, found = self._load()
             parsed = parse(raw)
@@ -127,9 +130,9 @@ def _encoded(raw: Raw) -> bytes:
     return (json.dumps(raw, indent=2) + "\n").encode("ascii")
 
 
-def _stamp_of(path: Path) -> tuple[int, ...]:
+def _stamp_of(path: str) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - a Path costs more than the look
     except OSError:
         return ()
     times = (found.st_mtime_ns, found.st_ctime_ns)

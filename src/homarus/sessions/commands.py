@@ -29,6 +29,7 @@ class Command:
     args: str = ""
     aliases: tuple[str, ...] = ()
     scope: Scope = "both"
+    owner_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ COMMANDS: tuple[Command, ...] = (
         "management",
         "[list|add|remove] [entry]",
         scope="text",
+        owner_only=True,
     ),
     Command(
         "approve",
@@ -79,22 +81,31 @@ COMMANDS: tuple[Command, ...] = (
         "steer", "Tell a running subagent something.", "management", "<target> <message>", ("tell",)
     ),
     Command(
-        "config", "Show or change the configuration.", "management", "show|get|set|unset path=value"
+        "config",
+        "Show or change the configuration.",
+        "management",
+        "show|get|set|unset path=value",
+        owner_only=True,
     ),
     Command(
         "debug",
         "Settings that last until restart.",
         "management",
         "show|reset|set|unset path=value",
+        owner_only=True,
     ),
     Command("usage", "What the line below each reply shows.", "options", "off|tokens|full|cost"),
     Command("stop", "Stop the run that is answering.", "session"),
-    Command("restart", "Restart the gateway.", "tools"),
+    Command("restart", "Restart the gateway.", "tools", owner_only=True),
     Command(
         "activation", "Answer in this group when named, or always.", "management", "mention|always"
     ),
     Command(
-        "send", "Whether replies are sent from this conversation.", "management", "on|off|inherit"
+        "send",
+        "Whether this conversation is answered.",
+        "management",
+        "on|off|inherit",
+        owner_only=True,
     ),
     Command("reset", "Start this conversation anew.", "session", "[text]"),
     Command("new", "Start a new conversation.", "session", "[model or text]"),
@@ -114,9 +125,14 @@ COMMANDS: tuple[Command, ...] = (
         "options",
         "on|off|ask|full",
         ("elev",),
+        owner_only=True,
     ),
     Command(
-        "exec", "Where commands run, and who is asked.", "options", "host= security= ask= node="
+        "exec",
+        "Where commands run, and who is asked.",
+        "options",
+        "host= security= ask= node=",
+        owner_only=True,
     ),
     Command("model", "Show or choose the model.", "options", "[name]"),
     Command("models", "Models by provider.", "options", "[provider|list]"),
@@ -126,7 +142,9 @@ COMMANDS: tuple[Command, ...] = (
         "options",
         "mode debounce: cap: drop:",
     ),
-    Command("bash", "Run a command on the host.", "tools", "<command>", scope="text"),
+    Command(
+        "bash", "Run a command on the host.", "tools", "<command>", scope="text", owner_only=True
+    ),
     *(
         Command(
             f"dock-{channel}",

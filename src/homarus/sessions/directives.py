@@ -88,6 +88,7 @@ def parse_directives(
     *,
     model_aliases: Iterable[str] = (),
     allow_elevated: bool = True,
+    allow_exec: bool = True,
     allow_status: bool = True,
 ) -> Directives:
     """Take every directive out of a message."""
@@ -97,7 +98,7 @@ def parse_directives(
     text, verbose = extract_verbose(text)
     text, reasoning = extract_reasoning(text)
     text, elevated = extract_elevated(text) if allow_elevated else (text, None)
-    text, run = extract_exec(text)
+    text, run = extract_exec(text) if allow_exec else (text, None)
     text, status = extract_status(text) if allow_status else (text, False)
     text, model = extract_model(text, model_aliases)
     text, queue = extract_queue(text)

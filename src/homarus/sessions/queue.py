@@ -21,7 +21,6 @@ from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.sessions.directives import QueueSetting, Setting, extract_queue
 from homarus.sessions.levels import QueueDrop, QueueMode, queue_drop, queue_mode
-from homarus.sessions.session import Session
 
 MAX_LINE_CHARS = 160
 FIELDS = ("queueMode", "queueDebounceMs", "queueCap", "queueDrop")  # of a session's entry
@@ -149,20 +148,25 @@ def describe(settings: QueueSettings) -> str:
     )
 
 
-async def obey(session: Session, config: Queue, args: str, *, channel: str = "") -> str:
-    """`/queue …`: change what the session's entry says, and tell what holds now."""
-    fields = to_fields(read_args(args))
-    if fields:
-        await session.update(**fields)
-    settings = resolve(config, channel=channel, entry=session.record.data)
-    own = any(name in session.record.data for name in FIELDS)
-    return f"Queue: {describe(settings)}{' (set for this session)' if own else ''}"
+def answer(
+    config: Queue, entry: Mapping[str, Json], setting: QueueSetting, *, channel: str = ""
+) -> tuple[str, dict[str, Json]]:
+    """`/queue …`: what holds then, and what changes in the session's entry."""
+    fields = to_fields(setting)
+    after = {name: value for name, value in {**entry, **fields}.items() if value is not None}
+    settings = resolve(config, channel=channel, entry=after)
+    own = any(name in after for name in FIELDS)
+    return f"Queue: {describe(settings)}{' (set for this session)' if own else ''}", fields
 
 
 def read_args(args: str) -> QueueSetting:
     """What follows `/queue`; a word that means nothing is an error that says which do."""
     rest, found = extract_queue(f"/queue {args}")
-    setting = found or QueueSetting()
+    return check(found or QueueSetting(), rest)
+
+
+def check(setting: QueueSetting, rest: str = "") -> QueueSetting:
+    """The same setting; an error when an option means nothing, or when words are left over."""
     options = {"debounce": setting.debounce_ms, "cap": setting.cap, "drop": setting.drop}
     wrong = [f"{name}:{each.raw}" for name, each in options.items() if each and each.value is None]
     if rest or wrong:

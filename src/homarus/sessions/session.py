@@ -19,8 +19,9 @@ from weakref import WeakValueDictionary
 
 from homarus.core.clock import Clock
 from homarus.core.errors import Conflict, UserError
-from homarus.core.message import Json, Message, Usage
+from homarus.core.message import Address, Json, Message, Usage
 from homarus.sessions import transcript
+from homarus.sessions.last_route import route_fields
 from homarus.sessions.transcript import Draft, Orphan, Settings, Tree
 from homarus.store.base import Entry, Header, SessionRecord, Store, Unit
 
@@ -34,7 +35,8 @@ _ATTEMPTS = 3
 _OF_A_TRANSCRIPT: Final = frozenset(
     {
         "sessionFile", "systemSent", "abortedLastRun", "inputTokens", "outputTokens",
-        "totalTokens", "totalTokensFresh", "compactionCount", "memoryFlushAt",
+        "totalTokens", "totalTokensFresh", "cacheRead", "cacheWrite", "compactionCount",
+        "memoryFlushAt",
         "memoryFlushCompactionCount", "skillsSnapshot", "systemPromptReport",
     }
 )  # fmt: skip
@@ -134,11 +136,19 @@ class Session:
         fresh = self.record.data.get("totalTokensFresh") is not False
         return total if isinstance(total, int) and fresh else 0
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was said here; what the gateway says is not counted."""
+        return any(not transcript.is_injected(message) for message in self.messages)
+
     async def begin(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
-        api: str = "", window: int | None = None, also: Also | None = None,
+        api: str = "", window: int | None = None, came_by: Address | None = None,
+        also: Also | None = None, news: Mapping[str, Json] | None = None,
     ) -> None:  # fmt: skip
         """Save what a run starts with: the question, and what has changed since the last run.
+
+        `news` are fields of the record that the run knows more about.
 
         A question that nobody answered is left on a branch of its own, so that two never follow
         each other.
@@ -149,6 +159,9 @@ class Session:
             messages, parent = messages[:-1], self._orphan.parent
         drafts = self._changes(provider, model, thinking, api)
         fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
+        if came_by:
+            fields |= route_fields(self.record.data, came_by)
+        fields |= news or {}
         await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
 
     async def go_on(self, entry: str, also: Also) -> bool:
@@ -157,7 +170,7 @@ class Session:
         An answer that was cut short is left on a branch of its own. Calls without a result stay
         without one: who goes on knows which of them were started.
         """
-        path = Tree(await self._store.entries(self.session_id), self.leaf).path()
+        path = await self.path()
         asked = next((n for n, one in enumerate(path) if one.id == entry), None)
         if asked is None:
             return False
@@ -173,9 +186,25 @@ class Session:
         self.messages = transcript.pair_calls(whole[:open_calls]) + whole[open_calls:]
         return True
 
+    async def path(self) -> Sequence[Entry]:
+        """The entries from the root to where the conversation stands."""
+        return Tree(await self._store.entries(self.session_id), self.leaf).path()
+
+    async def compacted(self, draft: Draft, fields: Mapping[str, Json], also: Also) -> None:
+        """A summary stands in for what came before: one entry, and the messages begin anew."""
+        await self._save((draft,), fields, self.leaf, also=also)
+        self.messages[:] = transcript.pair_calls(transcript.messages_of(await self.path()))
+
     async def append(self, *items: Message | Draft, also: Also | None = None) -> None:
         """Add to the transcript, in order, in one unit with the session's new figures."""
         await self._save(items, self._figures(items), self.leaf, also=also)
+
+    async def note(
+        self, reply: Message | None, fields: Mapping[str, Json], also: Also | None = None
+    ) -> None:
+        """Save what a command changes and answers. That is no use of the conversation."""
+        items = (reply,) if reply else ()
+        await self._save(items, fields, self.leaf, also=also, is_use=False)
 
     async def update(self, **fields: Json) -> None:
         """Change settings of the session; None takes one away."""
@@ -248,6 +277,8 @@ class Session:
                 fields |= {
                     "inputTokens": self._usage.input,
                     "outputTokens": self._usage.output,
+                    "cacheRead": self._usage.cache_read or None,  # not there: none was used
+                    "cacheWrite": self._usage.cache_write or None,
                     "totalTokens": origin.usage.prompt,
                     "totalTokensFresh": True,
                 }
@@ -261,11 +292,12 @@ class Session:
         *,
         before: list[Message] | None = None,
         also: Also | None = None,
+        is_use: bool = True,
     ) -> None:
         """One unit; what is in memory changes only after it. `before` replaces the messages."""
         now_ms = self._clock.now_ms()
         for attempt in range(1, _ATTEMPTS + 1):
-            record = _with(self.record, fields, now_ms)
+            record = _with(self.record, fields, now_ms if is_use else self.record.updated_ms)
             entries = self._entries(items, parent, now_ms)
             try:
                 await self._commit(record, entries, also)
@@ -349,6 +381,11 @@ class Sessions:
         """The settings of a session that is at hand, as one with a live run is; else none."""
         session = self._held.get(key)
         return session.record.data if session else {}
+
+    def last_ms(self, key: str) -> int | None:
+        """When the last message of a session at hand was sent; None when nothing was said yet."""
+        session = self._held.get(key)
+        return session.messages[-1].at_ms if session and session.messages else None
 
     async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
         """Forget a session; whether there was one. Its transcript is put aside, or left there."""

@@ -116,6 +116,10 @@ def _write_assistant(message: Message, stamp: int) -> dict[str, Json]:
     }
     if origin.error:
         written["errorMessage"] = origin.error
+    if origin.stopped:
+        run, by = origin.stopped.run_id, origin.stopped.by
+        written["idempotencyKey"] = f"{run}:assistant"
+        written["openclawAbort"] = {"aborted": True, "origin": by, "runId": run}
     return written
 
 

@@ -20,6 +20,14 @@ from homarus.store.line import dump, load
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _MARK_CHARS: Final = (8, 64)
+# What a wish is called in the JSON, and here.
+_WISHES: Final = {
+    "model": "model",
+    "thinking": "thinking",
+    "timeout": "timeout_s",
+    "verbose": "verbose",
+    "reasoning": "reasoning",
+}
 _BODY: Final = 9  # where the message stands among the fields of Accepted
 
 
@@ -43,6 +51,8 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
         data["wishes"] = asked
     if inbound.run_id:
         data["run"] = inbound.run_id
+    if inbound.authority:
+        data["authority"] = inbound.authority
     return data
 
 
@@ -57,8 +67,9 @@ def read_inbound(data: Json) -> Inbound:
             text=data["text"],
             images=tuple(Image(image["data"], image["mime"]) for image in data.get("images", ())),
             at_ms=data["at"],
-            wishes=Wishes(wishes.get("model"), wishes.get("thinking"), wishes.get("timeout")),
+            wishes=Wishes(**{field: wishes.get(name) for name, field in _WISHES.items()}),
             run_id=data.get("run", ""),
+            authority=data.get("authority", ""),
         )
     except (AttributeError, KeyError, TypeError) as exc:
         raise Corrupt("a kept message cannot be read", fix="run `homarus doctor`") from exc
@@ -90,7 +101,7 @@ def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _wishes_json(wishes: Wishes) -> dict[str, Json]:
-    asked = {"model": wishes.model, "thinking": wishes.thinking, "timeout": wishes.timeout_s}
+    asked = {name: getattr(wishes, field) for name, field in _WISHES.items()}
     return {name: value for name, value in asked.items() if value is not None}
 
 

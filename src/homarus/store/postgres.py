@@ -146,8 +146,11 @@ class _Engine:
             await asyncio.sleep(POLL_S)
 
     async def give_back(self, db: Db, key: str) -> None:
-        if not db.closed:  # else the server has it already
+        try:
             await db.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (key,))
+        except psycopg.OperationalError:
+            if not db.closed:  # else the server has it back already
+                raise
 
     async def _keeper(self) -> Db:
         async with self.keeper_lock:

@@ -44,7 +44,7 @@ from homarus.store.lock import StateLock
 from homarus.store.mirror import Mirror
 from homarus.store.place import Places, is_agent_id, is_session_id
 from homarus.store.query import Conditions, select
-from homarus.store.schema import BUSY_MS, check_version, configure, migrate
+from homarus.store.schema import BUSY_MS, MIGRATIONS, check_version, configure, migrate
 from homarus.store.sqlite_journal import JournalSteps, SqliteJournal, Step
 from homarus.store.transcript_file import Repair
 from homarus.store.writer import Writer
@@ -63,9 +63,10 @@ def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> 
     `mirror=False` leaves `sessions.json` and the transcript files alone. `read_only` is for a
     look at what another process may be writing: it holds no lock, and makes nothing; of files
     that the gateway has not taken in yet it knows nothing, except where there is no database.
+    Tables of an older version are brought up to date first, if nobody holds them.
     """
     places = Places(state)
-    if read_only and (places.database.exists() or not places.agents()):
+    if read_only and _is_readable(places):
         return SqliteStore(_Engine.to_read(places), OWNER)
     lock = StateLock(places.state)
     try:
@@ -73,6 +74,14 @@ def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> 
     except BaseException:
         lock.release()
         raise
+
+
+def _is_readable(places: Places) -> bool:
+    path = places.database
+    if not path.exists():
+        return not places.agents()
+    with Translated(path), ExitStack() as opened:
+        return check_version(_reader(path, opened), path) in {0, len(MIGRATIONS)}
 
 
 def check_database(path: Path) -> None:

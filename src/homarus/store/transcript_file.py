@@ -32,6 +32,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_REMEMBERED_BYTES = 64 << 20
 _ATTEMPTS = 3
+_KEPT_VIEWS = 256  # what is known of other files is in the database
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,15 @@ class TranscriptFiles:
         for _ in range(_ATTEMPTS):
             if self._pass(view):
                 break
-        self._views[session_id] = view
         self._put_aside(view)
         self._remember(view)
+        self._keep(view)
+
+    def _keep(self, view: _View) -> None:
+        self._views.pop(view.session_id, None)
+        self._views[view.session_id] = view  # the newest last
+        while len(self._views) > _KEPT_VIEWS:
+            del self._views[next(iter(self._views))]
 
     def _pass(self, view: _View) -> bool:
         """One try; False when somebody wrote between our look and our write."""

@@ -154,7 +154,10 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
             for job in later.values():
                 self._apply(_Task(job, None, Future()))
-            outcomes = [self._apply(task) for task in batch]
+            if len(batch) == 1 and not later:  # alone, it needs nothing to fall back to
+                outcomes = [_Outcome(batch[0], batch[0].job(self._db))]
+            else:
+                outcomes = [self._apply(task) for task in batch]
         except _EXPECTED as exc:
             return self._take_back(batch, exc)
         committed = False

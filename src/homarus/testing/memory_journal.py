@@ -358,8 +358,7 @@ class MemoryJournal:
         found = [
             message.row
             for message in self._read().messages.values()
-            if (not states or message.row.state in states)
-            and wanted in {None, message.row.session}
+            if (not states or message.row.state in states) and wanted in {None, message.row.session}
         ]
         return found if limit is None else found[max(0, len(found) - max(limit, 0)) :]
 

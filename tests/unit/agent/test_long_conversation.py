@@ -105,7 +105,8 @@ class Conversation:
 
     async def turn(self, number: int, words: random.Random) -> None:
         text = " ".join(words.choices(["sea", "sand", "Nora", "boat", "42", "the"], k=60))
-        self.add(user(f"{FACT if number == 3 else f'Question {number}.'} {text}"))
+        opening = FACT if number == 3 else f"What about order ORD-{number}-X?"
+        self.add(user(f"{opening} {text}"))
         for step in range(number % 3):
             prompt = await self.ask()
             assert prompt <= WINDOW

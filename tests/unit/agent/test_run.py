@@ -1,13 +1,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from homarus.agent.agent import Agent
 from homarus.agent.books import EMPTY
+from homarus.agent.excuse import excuse
 from homarus.agent.run import Outcome, Runner
+from homarus.agent.spend import Spend
+from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (
     LeaseLost,
@@ -16,6 +20,7 @@ from homarus.core.errors import (
     RunBroke,
     RunStuck,
     UnknownName,
+    WentInCircles,
 )
 from homarus.core.event import RunEnded, TextAdded
 from homarus.core.lanes import Lanes
@@ -48,6 +53,8 @@ class Stage:
         self.bus, clock, self.store = Bus(), FakeClock(patient=False), MemoryStore()
         self.sessions = Sessions(self.store, clock)
         self.steering: list[Accepted] = []
+        self.window = 200_000
+        self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
         self.posted = 0
         self.wishes: list[Wish] = []
         self.runner = Runner(
@@ -57,7 +64,7 @@ class Stage:
             lanes=Lanes(),
             clock=clock,
             tools=lambda _agent: Registry.from_modules(files),
-            agent=lambda id_: Agent(id_, "Ada", folder, model="p/m", timeout_s=5.0),
+            agent=lambda _id: self.agent,
             connect=self.connect,
             ask=lambda _inbound: nobody,
             steering=self.steer,
@@ -65,6 +72,7 @@ class Stage:
             pack=self.pack,
             posted=self.note_post,
             watchdog=Watchdog(),
+            spend=Spend(self.store, schema.Spend, clock.now_ms, str),
             grace_s=0.05,
         )
 
@@ -91,7 +99,7 @@ class Stage:
 
     async def connect(self, wish: Wish) -> tuple[Provider, Model]:
         self.wishes.append(wish)
-        return self.provider, Model("p", "m", reasoning=True)
+        return self.provider, Model("p", "m", reasoning=True, window=self.window)
 
     def run(self, inbound: Inbound, also: Callable[[], object] = lambda: None) -> Outcome:
         async def main() -> Outcome:
@@ -149,7 +157,7 @@ def test_a_failure_on_purpose_is_an_outcome_and_nothing_is_lost(tmp_path: Path) 
     assert stage.messages()[0] == ("user", "hi")
     assert stage.ended[0].error == "busy (wait)"
     assert (stage.row().state, stage.row().why) == ("reported", "busy (wait)")
-    assert stage.parcels() == ["busy (wait)"]
+    assert stage.parcels() == [excuse(outcome.error)]
 
 
 def test_an_aborted_run_keeps_what_was_said(tmp_path: Path) -> None:
@@ -179,7 +187,7 @@ def test_a_bug_is_an_outcome_that_the_sender_is_told_of(
     stage.provider = Broken([])
     outcome = stage.run(message())
     assert isinstance(outcome.error, RunBroke) and "ZeroDivisionError" in caplog.text
-    assert stage.row().state == "reported" and "bug" in stage.parcels()[0]
+    assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
 
 
 def test_a_run_the_program_ends_settles_nothing_and_is_gone_on_with(tmp_path: Path) -> None:
@@ -349,3 +357,48 @@ def test_thinking_is_low_where_nobody_asked_and_checked_where_somebody_did(tmp_p
     assert isinstance(stage.provider, ScriptedProvider)
     assert stage.provider.requests[0].thinking == "low"
     assert isinstance(stage.run(message(wishes=Wishes(thinking="odd"))).error, UnknownName)
+
+
+def test_a_conversation_that_does_not_fit_is_summarised_and_goes_on(tmp_path: Path) -> None:
+    """The window is small: old turns become a summary before the request is sent."""
+    long = "word " * 2_300
+    stage = Stage(tmp_path, say("one"), say("notes of it"), say("two"), say("three"))
+    stage.window = 9_000
+    stage.agent = replace(
+        stage.agent,
+        compaction=schema.Compaction.model_validate({"memoryFlush": {"enabled": False}}),
+    )
+    for number, text in enumerate((f"the code is 4711. {long}", long, "and now?")):
+        inbound = Inbound(str(number), Address("test", "1"), "ann", text, run_id=f"r{number}")
+        outcome = stage.run(inbound)
+        assert outcome.status == "answered", outcome.error
+    assert outcome.text == "three"
+    first = stage.messages()[0]
+    assert first[0] == "user" and "4711" in first[1] and "notes of it" in first[1]
+    assert isinstance(stage.provider, ScriptedProvider)
+    assert [len(request.tools) > 0 for request in stage.provider.requests] == [
+        True, False, True, True,
+    ]  # fmt: skip
+
+
+def test_before_that_the_agent_writes_down_what_should_last_and_nobody_sees_it(
+    tmp_path: Path,
+) -> None:
+    note = ToolCall("n", "write", {"path": "memory/today.md", "content": "the code is 4711"})
+    stage = Stage(tmp_path, say("one"), say(note), say("NO_REPLY"), say("two"))
+    stage.window = 12_000
+    words = "word " * 3_800
+    for name, text in (("r1", words), ("r2", "and now?")):
+        assert stage.run(Inbound(name, Address("t", "1"), "ann", text, run_id=name)).error is None
+    assert (tmp_path / "memory/today.md").read_text() == "the code is 4711"
+    assert [role for role, _ in stage.messages()] == ["user", "assistant", "user", "assistant"]
+    assert stage.sessions.entry(KEY)["memoryFlushCompactionCount"] == 0
+
+
+def test_a_run_that_goes_in_circles_is_ended(tmp_path: Path) -> None:
+    call = ToolCall("c", "read", {"path": "none.txt"})
+    same = [say(replace(call, id=f"c{number}")) for number in range(40)]
+    stage = Stage(tmp_path, *same)
+    outcome = stage.run(message())
+    assert isinstance(outcome.error, WentInCircles)
+    assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]

@@ -1,16 +1,24 @@
+"""Seeding, and what a conversation may do to a workspace: nothing, if somebody lives there."""
+
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from homarus.agent import workspace
+from homarus.agent.files import Reader
+from homarus.agent.injection import inject, names_for
 from homarus.core.errors import UserError
 
 
-def texts(folder: Path, max_chars: int = 20_000, total: int = 150_000) -> dict[str, str]:
-    return {file.name: file.text for file in workspace.Reader().load(folder, max_chars, total)}
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, git's own left out."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".git" not in path.parts
+    }
 
 
 def test_a_new_workspace_gets_every_template_and_a_git_repository(tmp_path: Path) -> None:
@@ -24,8 +32,8 @@ def test_a_new_workspace_gets_every_template_and_a_git_repository(tmp_path: Path
         check=True,
     )
     assert "AGENTS.md" in tracked.stdout and ".openclaw" not in tracked.stdout
-    state = json.loads((folder / ".openclaw" / "workspace-state.json").read_text())
-    assert state["version"] == 1
+    state = workspace.read_state(folder)
+    assert state["version"] == 1 and str(state["bootstrapSeededAt"]).endswith("Z")
 
 
 def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
@@ -39,7 +47,9 @@ def test_the_ritual_is_only_for_a_brand_new_workspace(tmp_path: Path) -> None:
     workspace.seed(tmp_path)
     (tmp_path / "BOOTSTRAP.md").unlink()
     assert workspace.seed(tmp_path) == ()
-    assert not (tmp_path / "BOOTSTRAP.md").exists()
+    for name in workspace.SEEDED:
+        (tmp_path / name).unlink()
+    assert "BOOTSTRAP.md" not in workspace.seed(tmp_path)  # its state remembers
     lived_in = tmp_path / "old"
     lived_in.mkdir()
     (lived_in / "AGENTS.md").write_text("x")
@@ -48,57 +58,132 @@ def test_the_ritual_is_only_for_a_brand_new_workspace(tmp_path: Path) -> None:
 
 def test_the_templates_are_short(tmp_path: Path) -> None:
     workspace.seed(tmp_path)
-    assert sum(len(text) for text in texts(tmp_path).values()) <= 6_000
+    files = inject(Reader().load(tmp_path, names_for("main")), 20_000, 150_000)
+    assert files[0].name == "AGENTS.md"
+    assert "HEARTBEAT.md" not in [file.name for file in files]  # nothing is asked for yet
+    assert sum(len(file.text) for file in files) <= 6_000
 
 
-def test_files_are_cut_to_their_budget_and_the_cut_is_said(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text("a" * 5_000)
-    (tmp_path / "SOUL.md").write_text("s" * 5_000)
-    found = texts(tmp_path, max_chars=1_000, total=1_500)
-    assert "left out" in found["AGENTS.md"] and len(found["AGENTS.md"]) < 1_100
-    assert len(found["SOUL.md"]) < 600
+@pytest.mark.parametrize("mark", [*workspace.SEEDED, "BOOTSTRAP.md", "MEMORY.md", "memory.md"])
+def test_a_conversation_leaves_a_workspace_alone_that_somebody_lives_in(
+    mark: str, tmp_path: Path
+) -> None:
+    (tmp_path / mark).write_text("mine")
+    before = contents(tmp_path)
+    workspace.ensure(tmp_path)
+    assert contents(tmp_path) == before
+    assert not (tmp_path / ".git").exists()
 
 
-def test_a_blank_file_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text(" \n\n")
-    assert texts(tmp_path) == {}
+def test_a_conversation_makes_a_workspace_that_is_not_there(tmp_path: Path) -> None:
+    workspace.ensure(tmp_path / "new")
+    assert (tmp_path / "new" / "BOOTSTRAP.md").exists()
 
 
-def test_a_link_out_of_the_workspace_is_told_and_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("canary")
-    inside = tmp_path / "workspace"
-    inside.mkdir()
-    (inside / "AGENTS.md").symlink_to(tmp_path / "secret")
-    (inside / "SOUL.md").symlink_to("../secret")
-    found = texts(inside)
-    assert "could not be read" in found["AGENTS.md"] and "could not be read" in found["SOUL.md"]
-    assert "canary" not in "".join(found.values())
+def test_without_templates_the_folder_alone_is_made(tmp_path: Path) -> None:
+    workspace.ensure(tmp_path / "new", templates=False)
+    assert list((tmp_path / "new").iterdir()) == []
+    found = Reader().load(tmp_path / "new", names_for("main"))
+    assert [file.name for file in found if file.missing] == [
+        "AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md",
+    ]  # fmt: skip
 
 
-def test_binary_and_broken_text_do_not_stop_a_turn(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_bytes(b"\xff\xfe\x00ok")
-    os.mkfifo(tmp_path / "SOUL.md")
-    found = texts(tmp_path)
-    assert "ok" in found["AGENTS.md"]
-    assert "could not be read" in found["SOUL.md"]
+@pytest.mark.parametrize("ending", ["deleted", "emptied"])
+def test_the_state_says_when_the_ritual_was_over(ending: str, tmp_path: Path) -> None:
+    workspace.ensure(tmp_path)
+    workspace.ensure(tmp_path)
+    assert "onboardingCompletedAt" not in workspace.read_state(tmp_path)
+    if ending == "deleted":
+        (tmp_path / "BOOTSTRAP.md").unlink()
+    else:
+        (tmp_path / "BOOTSTRAP.md").write_text("\n")
+    workspace.ensure(tmp_path)
+    state = workspace.read_state(tmp_path)
+    assert str(state["onboardingCompletedAt"]).endswith("Z") and state["bootstrapSeededAt"]
+    workspace.ensure(tmp_path)
+    assert workspace.read_state(tmp_path) == state
+    assert sorted(p.name for p in (tmp_path / ".openclaw").iterdir()) == ["workspace-state.json"]
 
 
-def test_a_missing_or_unusable_workspace_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder") as missing:
-        texts(tmp_path / "gone")
-    assert "homarus setup" in missing.value.fix
+@pytest.mark.parametrize("text", ["", "[]", "{", "\ud800", "[" * 100_000, '{"version": 1}'])
+def test_a_broken_state_file_is_left_as_it_is(text: str, tmp_path: Path) -> None:
+    file = tmp_path / ".openclaw" / "workspace-state.json"
+    file.parent.mkdir()
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    before = file.read_bytes()
+    workspace.ensure(tmp_path)
+    assert file.read_bytes() == before and not (tmp_path / "BOOTSTRAP.md").exists()
+
+
+def test_the_originals_state_file_is_understood(tmp_path: Path) -> None:
+    file = tmp_path / ".openclaw" / "workspace-state.json"
+    file.parent.mkdir()
+    told = {"version": 1, "bootstrapSeededAt": "2026-02-17T12:00:00.000Z"}
+    file.write_text(json.dumps({**told, "later": {"kept": True}}))
+    workspace.ensure(tmp_path)
+    state = workspace.read_state(tmp_path)
+    assert state["later"] == {"kept": True} and "onboardingCompletedAt" in state
+
+
+def test_a_workspace_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
+    for make in (workspace.seed, workspace.ensure):
+        with pytest.raises(UserError, match="cannot use the workspace") as caught:
+            make(tmp_path / "file" / "workspace")
+        assert "homarus setup" in caught.value.fix
     with pytest.raises(UserError, match="cannot use the workspace"):
-        workspace.seed(tmp_path / "file" / "workspace")
+        workspace.ensure(tmp_path / "file" / "workspace", templates=False)
 
 
-def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
-    reader = workspace.Reader()
-    file = tmp_path / "AGENTS.md"
-    file.write_text("one")
-    assert reader.load(tmp_path, 100, 100)[0].text == "one"
-    assert reader.load(tmp_path, 100, 100)[0].text == "one"
-    file.write_text("two")
-    assert reader.load(tmp_path, 100, 100)[0].text == "two"
-    file.unlink()
-    assert reader.load(tmp_path, 100, 100) == ()
+# --- BOOT.md -------------------------------------------------------------------------------------
+
+
+def test_a_boot_list_becomes_a_question(tmp_path: Path) -> None:
+    assert workspace.boot_prompt(tmp_path) == ""
+    (tmp_path / "BOOT.md").write_text("# BOOT.md\n\n- [ ]\n")
+    assert workspace.boot_prompt(tmp_path) == ""
+    (tmp_path / "BOOT.md").write_text("- Say good morning to Ann.\n")
+    asked = workspace.boot_prompt(tmp_path)
+    assert asked.endswith("BOOT.md:\n- Say good morning to Ann.") and "NO_REPLY" in asked
+    (tmp_path / "BOOT.md").write_text("- x\n" * 100_000)
+    assert len(workspace.boot_prompt(tmp_path)) < 9_000
+
+
+def test_a_boot_list_outside_the_workspace_is_not_read(tmp_path: Path) -> None:
+    inside = tmp_path / "w"
+    inside.mkdir()
+    (tmp_path / "secret").write_text("canary")
+    (inside / "BOOT.md").symlink_to(tmp_path / "secret")
+    assert "canary" not in workspace.boot_prompt(inside)
+
+
+# --- advice --------------------------------------------------------------------------------------
+
+
+def test_extra_workspaces_and_those_without_a_backup_are_told(tmp_path: Path) -> None:
+    state = tmp_path / ".openclaw"
+    used, spare = state / "workspace", state / "workspace-old"
+    for folder in (used, spare, tmp_path / "openclaw"):
+        workspace.seed(folder)
+    (state / "workspace-empty").mkdir()
+    told = workspace.advise([used, used], tmp_path, state)
+    assert [(one.text.split(" ")[0], "no agent" in one.text) for one in told] == [
+        (str(tmp_path / "openclaw"), True),
+        (str(spare), True),
+        (str(used), False),
+    ]
+    with (used / ".git" / "config").open("a") as config:
+        config.write('[remote "origin"]\n\turl = git@example.org:me/agent.git\n')
+    (tmp_path / "openclaw").rename(tmp_path / "away")
+    assert len(workspace.advise([used, spare], tmp_path, state)) == 1
+    assert workspace.advise([tmp_path / "nowhere"], tmp_path, tmp_path / "nowhere") == ()
+
+
+def test_a_linked_workspace_in_use_is_no_extra_one(tmp_path: Path) -> None:
+    state = tmp_path / ".openclaw"
+    state.mkdir()
+    workspace.seed(tmp_path / "real")
+    (state / "workspace").symlink_to(tmp_path / "real")
+    told = workspace.advise([state / "workspace"], tmp_path, state)
+    assert not [one for one in told if "no agent" in one.text]

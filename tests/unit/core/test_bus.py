@@ -142,3 +142,48 @@ def test_read_and_missed_add_up_to_what_was_published(size: int, facts: list[Fac
             assert sum(not isinstance(facts[seq - 1], TextAdded) for seq in seen) == kept
 
     asyncio.run(main())
+
+
+def test_a_reader_gets_the_run_the_session_and_the_kinds_it_asked_for() -> None:
+    async def main() -> None:
+        bus = Bus()
+        with (
+            bus.subscribe(run_id="run") as one_run,
+            bus.subscribe(session_key="agent:main:other") as other,
+            bus.subscribe(kinds=(TextAdded,)) as texts,
+        ):
+            bus.publish(event(1))
+            bus.publish(event(2, TextAdded("x")))
+            bus.publish(Event("else", "agent:main:other", 3, 3, TextAdded("y")))
+        assert await read_all(one_run) == [1, 2]
+        assert await read_all(other) == [3]
+        assert await read_all(texts) == [2, 3]
+
+    asyncio.run(main())
+
+
+def test_what_one_reader_does_not_want_costs_it_no_room() -> None:
+    async def main() -> None:
+        bus = Bus()
+        with bus.subscribe(size=1, kinds=(RunStarted,)) as reader:
+            bus.publish(event(1))
+            for seq in range(2, 9):
+                bus.publish(event(seq, TextAdded("x")))
+        assert await read_all(reader) == [1] and reader.missed == 0
+
+    asyncio.run(main())
+
+
+def test_the_reader_of_one_run_is_done_when_the_run_is() -> None:
+    async def main() -> None:
+        bus = Bus()
+        async with asyncio.timeout(30):
+            with bus.subscribe(run_id="run", kinds=(TextAdded,)) as reader:
+                bus.publish(event(1, TextAdded("x")))
+                bus.publish(Event("else", "agent:main:main", 2, 2, RunEnded()))
+                bus.publish(event(3, TextAdded("y")))
+                bus.publish(event(4, RunEnded()))
+                bus.publish(event(5, TextAdded("late")))
+                assert await read_all(reader) == [1, 3]
+
+    asyncio.run(main())

@@ -15,7 +15,7 @@ from homarus.config.schema import Gateway as GatewaySettings
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, Json
+from homarus.core.message import Inbound, Json, StoppedBy
 from homarus.gateway.auth import Auth
 from homarus.gateway.client import Connection
 from homarus.gateway.handshake import Gate
@@ -29,6 +29,7 @@ from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
 from homarus.store.journal import Acceptance, Accepted
 from homarus.testing.memory_store import MemoryStore
+from homarus.tools.registry import Registry
 
 TOKEN = "right-token"
 PORT = 18789
@@ -55,15 +56,22 @@ class FakeHost:
         self.models = Models(self.loaded.config, {}, self.paths, clock)
         self.runs: dict[str, str] = {}  # run id → session key
         self.aborted: list[str] = []
+        self.restart: Callable[[], None] | None = None
 
     def agent(self, agent_id: str) -> Agent:
         return Agent(agent_id, agent_id, self.paths.state / "workspace")
+
+    def tools(self, agent_id: str) -> Registry:
+        return Registry([])
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
         return f"agent:{agent or 'main'}:{asked or 'main'}"
 
     async def warm(self) -> None:
         """Nothing is slow here."""
+
+    async def maintain(self) -> None:
+        """Nothing is kept here."""
 
     async def session(self, key: str) -> Session:
         return await self.sessions.load(key, "main")
@@ -80,7 +88,9 @@ class FakeHost:
     async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
         return ()
 
-    def abort(self, key: str, run_id: str | None = None) -> Sequence[str]:
+    def abort(
+        self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
+    ) -> Sequence[str]:
         stopped = [run for run, at in self.runs.items() if at == key and run_id in (None, run)]
         for run in stopped:
             del self.runs[run]

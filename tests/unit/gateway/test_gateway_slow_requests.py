@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,10 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self.address: tuple[str, int] = writer.get_extra_info("peername")
+
+    def close(self) -> None:
+        self._writer.close()
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -49,6 +53,10 @@ class Client:
                     break
                 await asyncio.wait([ended], timeout=0.01)
             return await ended
+
+
+async def knock(address: tuple[str, int]) -> Client:
+    return Client(*await asyncio.open_connection(*address))
 
 
 @asynccontextmanager
@@ -166,3 +174,25 @@ def test_a_client_that_is_slow_but_in_time_is_answered(
         assert b"200 OK" in await client.read(b"}")
 
     scene(tmp_path, monkeypatch, act, patience_s=WAIT_S)
+
+
+def test_only_so_many_may_keep_the_gateway_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Plain, "patience_s", WAIT_S)
+    monkeypatch.setattr(Plain, "max_waiting", 3)
+
+    async def play_it(stage: Stage) -> None:
+        async with visit(stage) as first, AsyncExitStack() as others:
+            address = first.address
+            for _ in range(2):
+                others.enter_context(closing(await knock(address)))
+            with closing(await knock(address)) as fourth:
+                assert await fourth.rest() == b""  # at once
+            await first.send(GET + b"\r\n")
+            assert b"200 OK" in await first.read(b"}")
+            with closing(await knock(address)) as fifth:  # the first waits for nothing any more
+                await fifth.send(GET + b"\r\n")
+                assert b"200 OK" in await fifth.read(b"}")
+
+    play(tmp_path, play_it)

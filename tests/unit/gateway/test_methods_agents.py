@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.workspace import SHARED, get_file, list_files, set_file
+from homarus.agent.files import get_file, list_files, set_file
+from homarus.agent.injection import ORDER
 from homarus.core.errors import HomarusError, InvalidRequest, UserError
 from tests.unit.gateway.world import World, answer, world
 
@@ -179,7 +180,7 @@ def test_the_memory_file_is_whichever_is_there(tmp_path: Path) -> None:
     assert [file.name for file in list_files(tmp_path)][-1] == "MEMORY.md"
     (tmp_path / "memory.md").write_text("x")
     assert [file.name for file in list_files(tmp_path)][-1] == "memory.md"
-    assert set(SHARED) >= {file.name for file in list_files(tmp_path)}
+    assert set(ORDER) >= {file.name for file in list_files(tmp_path)}
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -125,6 +125,64 @@ def test_a_stop_word_stops_every_run_of_the_session(word: str, tmp_path: Path) -
     run(body, tmp_path, Hang())
 
 
+@pytest.mark.parametrize("by", ["rpc", "stop-command"])
+def test_what_was_said_before_a_stop_is_signed_with_who_stopped_it(by: str, tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("go on", "a"))
+        await it.asked(1)
+        if by == "rpc":
+            await it.ask("chat.abort", sessionKey="main", runId="a")
+        else:
+            await it.ask("chat.send", sent("/stop", "b"))
+        await it.ended("a")
+        shown = await it.ask("chat.history", sessionKey="main")
+        last = shown["messages"][-1]
+        assert last["content"] == [{"type": "text", "text": "I was saying"}]
+        assert (last["stopReason"], last["idempotencyKey"]) == ("aborted", "a:assistant")
+        assert last["openclawAbort"] == {"aborted": True, "origin": by, "runId": "a"}
+        record = await it.app.store.session("agent:main:main")
+        assert record
+        entry = (await it.app.store.entries(record.session_id))[-1]
+        assert entry.data["message"]["openclawAbort"] == last["openclawAbort"]
+
+    run(body, tmp_path, Hang())
+
+
+def test_an_answer_the_end_of_the_program_cut_short_is_nobodys_stop(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sent("go on", "a"))
+        await it.asked(1)
+        it.app.abort("agent:main:main")  # as a gateway does that is told to end
+        await it.ended("a")
+        shown = await it.ask("chat.history", sessionKey="main")
+        assert shown["messages"][-1]["stopReason"] == "aborted"
+        assert "openclawAbort" not in shown["messages"][-1]
+
+    run(body, tmp_path, Hang())
+
+
+def test_the_session_remembers_how_it_was_spoken_to(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "a", "page")
+        params = {"message": "hi", "sessionKey": "program", "idempotencyKey": "b"}
+        await it.ask("agent", params)
+        listed = await it.ask("sessions.list")
+        rows = {row["key"]: row for row in listed["sessions"]}
+        page, program = rows["agent:main:page"], rows["agent:main:program"]
+        assert page["lastChannel"] == "webchat"
+        assert page["deliveryContext"] == {"channel": "webchat"}
+        assert page["origin"] == {
+            "provider": "webchat", "surface": "webchat", "chatType": "direct",
+        }  # fmt: skip
+        assert not {"origin", "lastChannel", "deliveryContext"} & program.keys()
+        params = {"message": "hi", "sessionKey": "page", "idempotencyKey": "c"}
+        await it.ask("agent", params)
+        again = await it.ask("sessions.list", search="page")
+        assert again["sessions"][0]["lastChannel"] == "webchat"  # a program's run leaves it
+
+    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
+
+
 def test_a_run_can_be_stopped_in_the_moment_it_was_asked_for(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         async with asyncio.TaskGroup() as group:
@@ -165,11 +223,11 @@ def test_a_run_of_another_session_is_not_stopped(tmp_path: Path) -> None:
         ("/help", "/model"),
         ("/status", "mock/mock-1"),
         ("/model", "mock/mock-1"),
-        ("/whoami", "cli"),
-        ("/new", "A new session."),
-        ("/reset", "A new session."),
+        ("/whoami", "You may give every command"),
+        ("/new", "A new conversation."),
+        ("/reset", "A new conversation."),
         ("/approve 1 allow-once", "not built yet"),
-        ("/t high", "not built yet"),
+        ("/t high", "Thinking: high."),
         ("/model nobody/knows", "unknown"),
     ],
 )

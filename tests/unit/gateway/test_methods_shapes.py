@@ -18,7 +18,7 @@ from tests.unit.gateway.world import World, answer, world
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
 
 # What an answer may lack: fields that the protocol marks as optional, and a report on the prompt.
-_ROW = ("origin", "deliveryContext", "lastChannel", "systemSent", "totalTokens", "inputTokens")
+_ROW = ("systemSent", "totalTokens", "inputTokens")
 OPTIONAL: dict[str, set[str]] = {
     "agent.identity.get": set(),
     "health": {"agents[].heartbeat.everyMs?"},
@@ -38,10 +38,9 @@ OPTIONAL: dict[str, set[str]] = {
         "sessions[].usage.toolUsage",
     },
     "sessions.patch": {
-        "entry.skillsSnapshot", "entry.systemPromptReport", "entry.deliveryContext",
-        "entry.lastChannel", "entry.origin", "entry.compactionCount",
+        "entry.skillsSnapshot", "entry.systemPromptReport", "entry.compactionCount",
     },
-    "sessions.reset": {"entry.skillsSnapshot", "entry.lastChannel", "entry.origin"},
+    "sessions.reset": {"entry.skillsSnapshot"},
     "agent": {"result.meta.systemPromptReport"},
 }  # fmt: skip
 # What ours says beside. Open maps of the config are compared by their first level only.
@@ -52,6 +51,7 @@ EXTRA: dict[str, set[str]] = {
     "sessions.usage": {"sessions[].chatType"},
     "sessions.reset": {
         "entry.chatType", "entry.modelProvider", "entry.sessionFile", "entry.compactionCount",
+        "entry.deliveryContext",
     },
 }  # fmt: skip
 _SKIPPED_INSIDE = {"config.get": ("config", "parsed", "resolved")}

@@ -3,7 +3,7 @@
 import gc
 
 from homarus.core.message import Message, ToolCall, user
-from homarus.providers.rendered import Rendered
+from homarus.providers.rendered import MAX_KEPT, Beginnings, Rendered
 
 
 def test_a_message_is_rendered_once() -> None:
@@ -34,3 +34,24 @@ def test_what_was_made_of_a_message_goes_with_it() -> None:
     assert rendered[kept] == "kept"
     gc.collect()
     assert len(rendered) == 1
+
+
+def test_a_beginning_is_found_by_the_messages_it_was_made_of() -> None:
+    begun = Beginnings[str](least=2)
+    history = tuple(user(str(n)) for n in range(6))
+    assert begun.find(history) is None
+    begun.keep(history[:2], "two")
+    begun.keep(history[:4], "four")
+    assert begun.find(history) == (4, "four")
+    assert begun.find(history[:3]) is None, "the older beginning is forgotten"
+    assert begun.find((*history[:3], user("other"), user("more"))) is None
+    assert begun.find(history[:1]) is None
+
+
+def test_few_beginnings_are_kept() -> None:
+    begun = Beginnings[int](least=1)
+    histories = [(user(str(n)), user("b")) for n in range(MAX_KEPT + 1)]
+    for number, history in enumerate(histories):
+        begun.keep(history, number)
+    found = [begun.find(history) for history in histories]
+    assert found == [None, *((2, number) for number in range(1, MAX_KEPT + 1))]

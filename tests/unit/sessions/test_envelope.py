@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.sessions.envelope import stamp, strip
+from homarus.core.message import Address, Inbound
+from homarus.sessions.envelope import Rules, elapsed, envelope, stamp, strip
 
 AT_MS = int(datetime(2026, 1, 29, 1, 30, tzinfo=UTC).timestamp() * 1000)
 FACTS = 'Conversation info (untrusted metadata):\n```json\n{\n  "sender": "cli"\n}\n```'
@@ -59,3 +60,60 @@ def test_a_hostile_header_is_read_in_linear_time() -> None:
     hostile = "[" * 200_000 + "2026-01-01 00:00" + " " * 200_000
     assert strip(hostile) == hostile
     assert strip("[Slack " + "x" * 400_000) == "[Slack " + "x" * 400_000
+
+
+# --- the line of a channel's message -------------------------------------------------------------
+
+SENT_MS = 1_771_331_640_000  # Tue 2026-02-17 12:34 UTC
+
+
+def message(text: str = "hello", channel: str = "telegram", sender: str = "ann") -> Inbound:
+    return Inbound("1", Address(channel, "chat-9"), sender, text, at_ms=SENT_MS)
+
+
+def test_a_message_says_from_where_from_whom_and_when() -> None:
+    rules = Rules(zone=ZoneInfo("Europe/Berlin"))
+    assert envelope(message(), rules) == "[Telegram ann Tue 2026-02-17 13:34 CET] hello"
+    assert envelope(message(), rules, previous_ms=SENT_MS - 7_200_000) == (
+        "[Telegram ann +2h Tue 2026-02-17 13:34 CET] hello"
+    )
+    assert envelope(message(channel="imessage"), Rules(timestamp=False)) == "[iMessage ann] hello"
+
+
+def test_in_a_group_the_words_begin_with_who_says_them() -> None:
+    said = envelope(message(), Rules(zone=UTC), group=True)
+    assert said == "[Telegram chat-9 Tue 2026-02-17T12:34Z] ann: hello"
+
+
+def test_the_terminal_says_only_the_words_and_the_gateway_only_the_time() -> None:
+    rules = Rules(zone=UTC, own_zone=ZoneInfo("Asia/Tokyo"))
+    assert envelope(message(channel="cli"), rules) == "hello"
+    for channel in ("webchat", "agent"):
+        assert envelope(message(channel=channel), rules) == "[Tue 2026-02-17 21:34 JST] hello"
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "shown"),
+    [(0, "0s"), (59_999, "59s"), (60_000, "1m"), (3_599_999, "59m"), (3_600_000, "1h"),
+     (47 * 3_600_000, "47h"), (48 * 3_600_000, "2d"), (10**10, "115d")],
+)  # fmt: skip
+def test_time_that_went_by_is_told_in_one_unit(span_ms: int, shown: str) -> None:
+    assert elapsed(span_ms) == shown
+
+
+def test_a_message_older_than_the_one_before_it_tells_no_time_gone_by() -> None:
+    assert "+" not in envelope(message(), Rules(zone=UTC), previous_ms=SENT_MS + 1)
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=200))
+def test_no_sender_can_forge_a_line_and_the_words_come_back(
+    sender: str, chat: str, text: str
+) -> None:
+    inbound = Inbound("1", Address("telegram", chat), sender, text, at_ms=SENT_MS)
+    for group in (False, True):
+        said = envelope(inbound, Rules(zone=UTC), group=group)
+        line = said[: said.index("]") + 1]
+        assert "\n" not in line and line.count("[") == 1
+        assert line.endswith("Tue 2026-02-17T12:34Z]")
+    plain = text if "[message_id: " not in text else None
+    assert plain is None or strip(envelope(inbound, Rules(zone=UTC))) == plain

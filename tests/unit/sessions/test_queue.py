@@ -1,6 +1,5 @@
 """Queue rules: which settings hold, who goes when there is no room, what a model is told."""
 
-import asyncio
 import math
 
 import pytest
@@ -12,20 +11,17 @@ from homarus.core.errors import UserError
 from homarus.sessions.directives import QueueSetting, extract_queue
 from homarus.sessions.queue import (
     COLLECTED,
-    FIELDS,
     MAX_LINE_CHARS,
     QueueSettings,
+    answer,
     collect_prompt,
     describe,
     make_room,
-    obey,
+    read_args,
     resolve,
     summary_line,
     summary_prompt,
 )
-from homarus.sessions.session import Session
-from homarus.testing.clock import FakeClock
-from homarus.testing.memory_store import MemoryStore
 
 CONFIG = Queue.model_validate(
     {
@@ -107,13 +103,13 @@ def test_settings_are_described_in_the_words_that_set_them() -> None:
 def changed(*lines: str) -> tuple[list[str], dict[str, object]]:
     """What a session answers to `/queue` said several times, and what its entry says then."""
 
-    async def main() -> tuple[list[str], dict[str, object]]:
-        session = await Session.load(MemoryStore(), FakeClock(), "agent:main:main", "main")
-        told = [await obey(session, CONFIG, line, channel="irc") for line in lines]
-        kept = {name: session.record.data[name] for name in FIELDS if name in session.record.data}
-        return told, kept
-
-    return asyncio.run(main())
+    entry = dict[str, object]()
+    told = list[str]()
+    for line in lines:
+        said, fields = answer(CONFIG, entry, read_args(line), channel="irc")
+        told.append(said)
+        entry = {name: value for name, value in {**entry, **fields}.items() if value is not None}
+    return told, entry
 
 
 def test_a_session_is_told_its_settings_and_keeps_those_it_is_given() -> None:

@@ -487,3 +487,30 @@ def test_a_scope_that_is_not_the_owners_has_no_files(tmp_path: Path) -> None:
 
     with_store(tmp_path, body)
     assert not home(tmp_path).exists()
+
+
+def test_what_is_known_of_a_file_can_be_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homarus.store.transcript_file._KEPT_VIEWS", 1)
+
+    async def body(store: SqliteStore) -> None:
+        parents: dict[str, str | None] = {"s1": None, "s2": None, "s3": None}
+        for number in range(4):
+            for name, parent in parents.items():
+                async with store.commit() as unit:
+                    unit.open_transcript(Header(name, "main", 1794724639000, "/w"))
+                    unit.put_session(SessionRecord(f"agent:main:{name}", "main", name, 5))
+                    unit.append(name, entry(f"{name}-{number}", parent))
+                parents[name] = f"{name}-{number}"
+                if number % 2:
+                    await store.flush()
+        for name in parents:
+            assert len(await ids(store, name)) == 4
+
+    with_store(tmp_path, body)
+    for name in ("s1", "s2", "s3"):
+        lines = (home(tmp_path) / f"{name}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["id"] for line in lines] == [
+            name, *(f"{name}-{number}" for number in range(4))
+        ]  # fmt: skip

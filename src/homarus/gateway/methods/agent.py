@@ -6,21 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from homarus.agent.identity_file import find_identity
 from homarus.agent.replies import parse_reply
 from homarus.agent.run import Outcome, agent_of
-from homarus.config.resolve import agents
+from homarus.config.resolve import agent_settings, agents
 from homarus.core.errors import InvalidRequest, Unavailable, UserError
 from homarus.core.keys import classify, normalize_agent_id, parse_agent_key
 from homarus.core.message import Json, Usage
 from homarus.core.text import one_line
 from homarus.gateway.attachments import read_images
-from homarus.gateway.commands import start_afresh
-from homarus.gateway.identity_file import read_identity
+from homarus.gateway.avatars import avatar_url
 from homarus.gateway.memo import BROKEN, RunFailed
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.methods.chat import clean
 from homarus.gateway.params import Id, Label, Ms, Name, Seconds
 from homarus.gateway.settings import set_label
+from homarus.gateway.transcripts import start_afresh
 from homarus.gateway.turn import Known, Turn, begin, check_policy, run_key, wishes
 from homarus.sessions.commands import parse_command
 from homarus.sessions.transcript import read_message
@@ -104,7 +105,7 @@ async def agent(call: Call, params: AgentParams) -> Json:
             text = spoken.args or _GREETING
         if params.label:
             await set_label(call, key, params.label)
-        turn = Turn(key, text, images, run_id, wishes=asked)
+        turn = Turn(key, text, images, run_id, channel="agent", wishes=asked)
         try:
             outcome = await begin(call, turn, lambda found: _remember(call, run_id, found))
         except Known as known:
@@ -276,7 +277,8 @@ async def identity(call: Call, params: IdentityParams) -> Json:
             f'invalid agent.identity.get params: agent "{meant}" does not match the session key'
         )
     found = call.host.agent(meant)
-    own = read_identity(found.workspace)
+    own = find_identity(agent_settings(call.host.loaded.config, call.host.paths, found.id))
     name = own.name or found.name
-    shown = {"agentId": found.id, "name": name, "avatar": own.avatar or name[:1]}
+    avatar = avatar_url(found.id, own) or own.avatar or name[:1]
+    shown = {"agentId": found.id, "name": name, "avatar": avatar}
     return {**shown, "emoji": own.emoji} if own.emoji else shown

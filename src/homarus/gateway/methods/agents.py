@@ -1,25 +1,24 @@
 """Agents: who there is, made and changed and removed, and the files that make them who they are."""
 
-import contextlib
-import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from pydantic import Field
 
-from homarus.agent import workspace as files
+from homarus.agent import files, roster
 from homarus.agent.agent import Agent
-from homarus.agent.workspace import MAX_BYTES, FileState
+from homarus.agent.files import MAX_BYTES, FileState
+from homarus.agent.identity_file import find_identity, write_identity
+from homarus.agent.workspace import seed
 from homarus.config.load import load
-from homarus.config.paths import expand
 from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.write import write
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequest, UserError
 from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import one_line
-from homarus.gateway.identity_file import read_identity, write_identity
+from homarus.gateway.avatars import avatar_url
 from homarus.gateway.method import Call, NoParams, Params, method
 from homarus.gateway.params import Name
 
@@ -38,8 +37,14 @@ async def list_(call: Call, _params: NoParams) -> Json:
 
 def _row(call: Call, agent: str) -> dict[str, Json]:
     settings = agent_settings(call.host.loaded.config, call.host.paths, agent)
-    own = read_identity(settings.workspace)
-    told = {"name": own.name, "emoji": own.emoji, "avatar": own.avatar}
+    own = find_identity(settings)
+    told = {
+        "name": own.name,
+        "theme": own.theme,
+        "emoji": own.emoji,
+        "avatar": own.avatar,
+        "avatarUrl": avatar_url(agent, own),
+    }
     identity = {name: value for name, value in told.items() if value}
     shown: dict[str, Json] = {"id": agent}
     if settings.name != agent:
@@ -59,23 +64,13 @@ class CreateParams(Params):
 @method("agents.create", scope="admin", params=CreateParams)
 async def create(call: Call, params: CreateParams) -> Json:
     """Make an agent with a workspace of its own."""
-    name = one_line(params.name, 100)
-    agent, known = normalize_agent_id(name), agents(call.host.loaded.config)
-    if agent == DEFAULT_AGENT:
-        raise InvalidRequest(f'"{one_line(name, 40)}" is reserved')
-    if agent in known:
-        raise InvalidRequest(f'agent "{agent}" already exists')
-    workspace = _workspace(call, params.workspace)
-    files.seed(workspace)
+    with _as_request():
+        agent, name = roster.check_name(params.name, agents(call.host.loaded.config))
+        workspace = roster.check_workspace(params.workspace, call.host.paths)
+    seed(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
-
-    def add(tree: dict[str, Json]) -> Json:
-        # Without a list there was `main`: it stays.
-        entries = _entries(tree) or [{"id": DEFAULT_AGENT}]
-        entry = {"id": agent, "name": name, "workspace": params.workspace}
-        return _with_entries(tree, [*entries, entry])
-
-    await _edit(call, add)
+    new = roster.Newcomer(agent, name, params.workspace)
+    await _edit(call, lambda tree: roster.add_agent(tree, new))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
@@ -97,24 +92,15 @@ async def update(call: Call, params: UpdateParams) -> Json:
     if params.name:
         changes["name"] = one_line(params.name, 100)
     if params.workspace:
-        files.seed(_workspace(call, params.workspace))
+        with _as_request():
+            seed(roster.check_workspace(params.workspace, call.host.paths))
         changes["workspace"] = params.workspace
     if params.model:
         changes["model"] = call.host.models.check(params.model).ref
 
-    def change(tree: dict[str, Json]) -> Json:
-        entries = _entries(tree) or [{"id": agent}]
-        found = [_is(entry, agent) for entry in entries]
-        if not any(found):
-            raise InvalidRequest(f'agent "{agent}" is not in the config file itself')
-        changed = [
-            {**entry, **changes} if same else entry
-            for entry, same in zip(entries, found, strict=True)
-        ]
-        return _with_entries(tree, changed)
-
     if changes:
-        await _edit(call, change)
+        with _as_request():
+            await _edit(call, lambda tree: roster.change_agent(tree, agent, changes))
     write_identity(call.host.agent(agent).workspace, name=params.name, avatar=params.avatar)
     return {"ok": True, "agentId": agent}
 
@@ -138,16 +124,14 @@ async def delete(call: Call, params: DeleteParams) -> Json:
 
     def remove(tree: dict[str, Json]) -> Json:
         nonlocal removed
-        bindings = tree.get("bindings")
-        kept = [b for b in bindings if not _binds(b, agent)] if isinstance(bindings, list) else []
-        removed = len(bindings) - len(kept) if isinstance(bindings, list) else 0
-        left = [entry for entry in _entries(tree) if not _is(entry, agent)]
-        return {**_with_entries(tree, left), **({"bindings": kept} if removed else {})}
+        changed, removed = roster.remove_agent(tree, agent)
+        return changed
 
     await _forget_sessions(call, agent, keep=not params.delete_files)
     await _edit(call, remove)
     if params.delete_files:
-        _discard(call, agent, settings.workspace, settings.agent_dir)
+        now_ms = call.host.clock.now_ms()
+        roster.discard(call.host.paths, agent, now_ms, settings.workspace, settings.agent_dir)
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
 
@@ -158,18 +142,6 @@ async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
         await call.gateway.memo.runs.settle(record.key)
         if not keep:
             await host.sessions.delete(record.key, host.clock.now_ms())
-
-
-def _discard(call: Call, agent: str, *folders: Path) -> None:
-    """Put folders aside, those in the state directory; what lies elsewhere is the owner's."""
-    state = call.host.paths.state.resolve()
-    trash = state / "trash" / f"{agent}-{call.host.clock.now_ms()}"
-    for folder in folders:
-        if folder.is_symlink() or not folder.resolve().is_relative_to(state) or not folder.is_dir():
-            continue
-        trash.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            shutil.move(folder, trash / folder.name)
 
 
 async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:
@@ -186,36 +158,13 @@ def _known(call: Call, agent_id: str) -> str:
     return agent
 
 
-def _workspace(call: Call, text: str) -> Path:
-    """Where an agent may live: not around the gateway's own state, nor in the midst of it."""
-    if "\0" in text or not text.startswith(("/", "~/")):
-        raise InvalidRequest("workspace must be an absolute path, or begin with ~/")
-    state = call.host.paths.state.resolve()
-    path = expand(text, call.host.paths.home)
-    real = path.resolve()
-    inside = real.relative_to(state).parts[:1] if real.is_relative_to(state) else ("workspace",)
-    if state.is_relative_to(real) or not inside or not inside[0].startswith("workspace"):
-        raise InvalidRequest(f"workspace {one_line(text)} would hold the gateway's own state")
-    return path
-
-
-def _entries(tree: Mapping[str, Json]) -> list[Json]:
-    section = tree.get("agents")
-    entries = section.get("list") if isinstance(section, dict) else None
-    return list(entries) if isinstance(entries, list) else []
-
-
-def _with_entries(tree: Mapping[str, Json], entries: list[Json]) -> dict[str, Json]:
-    section = tree.get("agents")
-    return {**tree, "agents": {**(section if isinstance(section, dict) else {}), "list": entries}}
-
-
-def _is(entry: Json, agent: str) -> bool:
-    return isinstance(entry, dict) and normalize_agent_id(str(entry.get("id"))) == agent
-
-
-def _binds(binding: Json, agent: str) -> bool:
-    return isinstance(binding, dict) and normalize_agent_id(str(binding.get("agentId"))) == agent
+@contextmanager
+def _as_request() -> Iterator[None]:
+    """What a person did wrong is, here, what a client asked for wrongly."""
+    try:
+        yield
+    except UserError as exc:
+        raise InvalidRequest(exc.message, fix=exc.fix) from None
 
 
 class FilesParams(Params):

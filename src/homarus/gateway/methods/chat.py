@@ -2,20 +2,17 @@
 
 import re
 import unicodedata
-from contextlib import suppress
-from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from homarus.agent.run import Outcome, agent_of
-from homarus.core.errors import HomarusError, InvalidRequest
+from homarus.core.errors import InvalidRequest
 from homarus.core.message import Json
 from homarus.gateway.attachments import read_images
-from homarus.gateway.commands import check_right, reply_to, start_afresh
 from homarus.gateway.history import newest_path, show_history
 from homarus.gateway.memo import BROKEN, RunFailed
-from homarus.gateway.method import Call, Params, method
+from homarus.gateway.method import Call, Params, Scope, method, missing_scope
 from homarus.gateway.params import Id, Ms, Name, Words
 from homarus.gateway.rows import find_defaults
 from homarus.gateway.transcripts import abort_runs, inject, stop_runs
@@ -48,7 +45,7 @@ async def send(call: Call, params: SendParams) -> Json:
     key, _ = run_key(call, params.session_key)
     if is_abort_request_text(text):
         await call.gateway.memo.runs.prepared(key)
-        stopped = await abort_runs(call, key)
+        stopped = await abort_runs(call, key, by="stop-command")
         return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
     run_id, memo = params.idempotency_key, call.gateway.memo
     if (before := memo.answers.get(f"chat:{run_id}")) is not None:
@@ -58,25 +55,31 @@ async def send(call: Call, params: SendParams) -> Json:
         return {"runId": run_id, "status": "in_flight"}
     spoken = None if images else parse_command(text)
     if spoken:
-        check_right(call, spoken)
+        _check_right(call, spoken)
     turn = Turn(
         key,
         text,
         images,
         run_id,
+        authority="owner" if call.caller.may("admin") else "authorised",
         wishes=wishes(params.thinking, (params.timeout_ms or 0) / 1000),
     )
-    if spoken is None:
-        with memo.runs.claim(run_id, key):
+    with memo.runs.claim(run_id, key):
+        if spoken is None:
             await check_policy(call, key)
-            try:
-                await begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
-            except Known as known:
-                return _known(known.row)
-    else:
-        memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "in_flight"})
-        call.gateway.start(f"/{spoken.command.name}", lambda: _obey(call, turn, spoken))
+        try:
+            await begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
+        except Known as known:
+            return _known(known.row)
     return {"runId": run_id, "status": "started"}
+
+
+def _check_right(call: Call, spoken: Spoken) -> None:
+    """Refuse a command that the caller may not give."""
+    name, for_owner = spoken.command.name, spoken.command.owner_only
+    scope: Scope = "approvals" if name == "approve" else "admin" if for_owner else "write"
+    if not call.caller.may(scope):
+        raise missing_scope(call.caller, f"operator.{scope}")
 
 
 def clean(message: str) -> str:
@@ -101,27 +104,6 @@ def _remember(call: Call, run_id: str, outcome: Outcome | None) -> None:
     else:
         answer = RunFailed(run_id, str(outcome.error) if outcome else BROKEN)
     call.gateway.memo.answers.put(f"chat:{run_id}", answer)
-
-
-async def _obey(call: Call, turn: Turn, spoken: Spoken) -> None:
-    """A command: its reply enters the transcript, and every client sees it."""
-    key, run_id = turn.session_key, turn.run_id
-    try:
-        if spoken.command.name in {"new", "reset"} and spoken.args:
-            await start_afresh(call, key)
-            first = replace(turn, text=spoken.args)
-            with suppress(Known):
-                await begin(call, first, lambda outcome: _remember(call, run_id, outcome))
-            return
-        reply = await reply_to(call, key, spoken)
-        _, message = await inject(call, key, reply)
-    except HomarusError as exc:
-        call.gateway.memo.answers.put(f"chat:{run_id}", RunFailed(run_id, str(exc)))
-        failed = chat_event(run_id, key, 1, "error")
-        call.gateway.broadcast("chat", {**failed, "errorMessage": str(exc)})
-        return
-    call.gateway.memo.answers.put(f"chat:{run_id}", {"runId": run_id, "status": "ok"})
-    call.gateway.broadcast("chat", chat_event(run_id, key, 1, "final", message))
 
 
 class HistoryParams(Params):

@@ -10,13 +10,12 @@ from homarus.core.errors import InvalidRequest
 from homarus.core.keys import is_cron_run, main_key, normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import one_line
-from homarus.gateway.commands import start_afresh
 from homarus.gateway.history import clip, newest_path, role_of, show_entry, text_of
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Count, Label, Name, Seconds
 from homarus.gateway.rows import Defaults, find_defaults, index_path, row
 from homarus.gateway.settings import read_patch
-from homarus.gateway.transcripts import abort_runs
+from homarus.gateway.transcripts import abort_runs, start_afresh
 from homarus.sessions.transcript import compaction
 from homarus.store.base import Entry, SessionRecord
 from homarus.store.line import archive_suffix

@@ -1,0 +1,132 @@
+"""Puts a conversation's system prompt together: reads the workspace, gathers the facts.
+
+    prompt = composer.compose(agent, key, model, tools)
+
+A hook that replaces files stands between the two steps:
+
+    files = await hook(key, composer.files(agent, key))
+    prompt = composer.compose(agent, key, model, tools, files=files)
+"""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from homarus.agent.agent import Agent
+from homarus.agent.facts import Facts, Group
+from homarus.agent.files import Reader
+from homarus.agent.identity_file import FILE, parse_identity
+from homarus.agent.injection import WorkspaceFile, inject, kind_of, names_for
+from homarus.agent.prompt import (
+    Prompt,
+    files_room,
+    fitting_tools,
+    make_prompt,
+    make_report,
+    mode_for,
+    profile_of,
+)
+from homarus.agent.prompt_report import Place, PromptReport
+from homarus.core.keys import parse_agent_key
+from homarus.core.message import Json
+from homarus.core.value import dataclass
+from homarus.providers.base import ToolSpec
+from homarus.providers.catalog import Model
+
+_MAX_KEPT = 256
+_NO_ENTRY: Mapping[str, Json] = {}
+
+
+@dataclass(slots=True)
+class _Made:
+    prompt: Prompt
+    limits: tuple[int, int]
+    report: PromptReport | None = None
+
+
+class Composer:
+    """Makes prompts; one that would be the same is not made again."""
+
+    def __init__(self) -> None:
+        self._reader = Reader()
+        self._made: dict[str, _Made] = {}
+        self._host = platform.node()
+        self._system = f"{platform.system()} {platform.machine()}".strip()
+
+    def files(self, agent: Agent, key: str) -> tuple[WorkspaceFile, ...]:
+        """The workspace files that a conversation sees, as they are on disk."""
+        return self._reader.load(agent.workspace, names_for(kind_of(key)))
+
+    def compose(
+        self,
+        agent: Agent,
+        key: str,
+        model: Model,
+        tools: Sequence[ToolSpec],
+        *,
+        files: Sequence[WorkspaceFile] | None = None,
+        entry: Mapping[str, Json] = _NO_ENTRY,
+        extra: str = "",
+    ) -> Prompt:
+        """The prompt of a conversation. `entry` is its session's record, `extra` a caller's own."""
+        found = self.files(agent, key) if files is None else files
+        kind = kind_of(key)
+        profile = profile_of(model.window, calls_tools=model.calls_tools)
+        limits = files_room(profile, agent.max_file_chars, agent.max_total_chars, model.window)
+        given = tools if model.calls_tools else ()
+        facts = Facts(
+            name=_name(agent, found),
+            agent=agent.id,
+            workspace=str(agent.workspace),
+            mode=mode_for(kind),
+            tools=fitting_tools(given, profile, model.window),
+            files=inject(found, *limits),
+            aliases=agent.aliases,
+            timezone=agent.timezone,
+            group=_group(key, entry) if kind == "group" else None,
+            extra=extra,
+            model=model.ref,
+            host=self._host,
+            system=self._system,
+        )
+        made = self._made.get(key)
+        if made and made.prompt.profile == profile and made.prompt.facts == facts:
+            return made.prompt
+        prompt = make_prompt(facts, profile)
+        if len(self._made) >= _MAX_KEPT:
+            self._made.clear()
+        self._made[key] = _Made(prompt, limits)
+        return prompt
+
+    def report(self, prompt: Prompt, place: Place) -> PromptReport:
+        """The figures of a conversation's newest prompt."""
+        made = self._made.get(place.session_key)
+        if made is None or made.prompt is not prompt:
+            return make_report(prompt, place, 0, 0)
+        if made.report is None:
+            made.report = make_report(prompt, place, *made.limits)
+        return replace(made.report, place=place)
+
+    def news(self, place: Place, data: Mapping[str, Json]) -> dict[str, Json]:
+        """What changes in a session's record: its newest prompt's report, if it says otherwise."""
+        made = self._made.get(place.session_key)
+        if made is None:
+            return {}
+        report = self.report(made.prompt, place)
+        same = report.is_like(data.get("systemPromptReport"))
+        return {} if same else {"systemPromptReport": report.to_json()}
+
+
+def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:
+    """What the agent is called: by its owner's config, else by itself."""
+    if agent.is_named:
+        return agent.name
+    own = next((file.text for file in files if file.name == FILE and not file.missing), "")
+    return parse_identity(own).name or agent.name
+
+
+def _group(key: str, entry: Mapping[str, Json]) -> Group:
+    parsed = parse_agent_key(key)
+    parts = parsed.rest.split(":") if parsed else []
+    channel = parts[0] if len(parts) >= 3 else ""
+    return Group(channel, always=entry.get("groupActivation") == "always")

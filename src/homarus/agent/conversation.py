@@ -1,0 +1,157 @@
+"""A session's conversation with one model, kept within its window.
+
+What is sent is rendered from the history (context.py). What would not fit is noticed before it is
+sent, or told by the service; then the old part becomes a summary (compact.py), and the
+conversation goes on from there.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+
+from homarus.agent.agent import Agent
+from homarus.agent.compact import Compaction, compact, is_due, room_in
+from homarus.agent.context import NO_VIEW, Frame, View, check_window, render
+from homarus.agent.note_taker import Ask
+from homarus.agent.pictures import restore, show, workspace_reader
+from homarus.agent.pruning import applies
+from homarus.agent.tokens import fixed_tokens
+from homarus.core.errors import ContextOverflow, UserError
+from homarus.core.message import Message, user
+from homarus.providers.base import Provider, Request, ThinkLevel, ToolSpec
+from homarus.providers.catalog import Model
+from homarus.sessions.session import Also, Session
+from homarus.sessions.transcript import lines_of
+
+log = logging.getLogger(__name__)
+
+_KEPT = 64  # views
+_THINKING_TOKENS = 4_096  # room for a model that thinks although nobody asked
+
+
+class Views:
+    """How the last conversations were sent, so that the next request goes on from it."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, View] = OrderedDict()
+        self._weighed: tuple[str, tuple[ToolSpec, ...], int] = ("", (), 0)
+
+    def weigh(self, system: str, tools: tuple[ToolSpec, ...]) -> int:
+        """The tokens that come with every request; mostly they are those of the last one."""
+        if self._weighed[:2] != (system, tools):
+            self._weighed = system, tools, fixed_tokens(system, tools)
+        return self._weighed[2]
+
+    def get(self, session_id: str) -> View:
+        return self._kept.get(session_id, NO_VIEW)
+
+    def put(self, session_id: str, view: View) -> None:
+        self._kept[session_id] = view
+        self._kept.move_to_end(session_id)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+
+
+class Conversation:
+    """Made for one run, once its model and its prompt are known."""
+
+    def __init__(
+        self,
+        session: Session,
+        agent: Agent,
+        provider: Provider,
+        model: Model,
+        *,
+        system: str,
+        tools: tuple[ToolSpec, ...],
+        thinking: ThinkLevel,
+        views: Views,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.session, self.agent, self.model = session, agent, model
+        self._provider, self._thinking = provider, thinking
+        self.system, self.tools = system, tools
+        self._views, self._now_ms = views, now_ms
+        self._view = views.get(session.session_id)
+        pruning = agent.pruning if applies(agent.pruning, model.provider) else None
+        fixed = views.weigh(system, tools)
+        same = self._view.frame.model == model.id
+        pictures = self._view.frame.pictures if same else None
+        self._frame = Frame(model.id, model.window, fixed, 0, pruning, pictures)
+        self._check_window(fixed)
+
+    def _check_window(self, fixed: int) -> None:
+        fit = check_window(self.model.window, fixed)
+        if fit.verdict == "refused":
+            raise UserError(fit.why, fix="choose a model with a larger window")
+        if fit.verdict == "tight":
+            log.warning("%s: %s", self.model.ref, fit.why)
+
+    async def illustrate(self, question: Message) -> Message:
+        """The question with the pictures it names, for a model that sees."""
+        if not self.model.sees_images:
+            return question
+        read = workspace_reader(self.agent.workspace)
+        if self._frame.pictures is None:
+            history = tuple(self.session.messages)
+            pictures = await asyncio.to_thread(restore, history, read)
+            self._frame = replace(self._frame, pictures=pictures)
+        return await asyncio.to_thread(show, question, read)
+
+    def look(self, messages: list[Message] | tuple[Message, ...]) -> View:
+        """How these messages would be sent."""
+        self._view = render(messages, self._frame, self._view, self._now_ms())
+        self._views.put(self.session.session_id, self._view)
+        return self._view
+
+    def request(self, messages: tuple[Message, ...]) -> Request:
+        """What to send. ContextOverflow when too little would be left for the answer."""
+        view, rules = self.look(messages), self.agent.compaction
+        if rules.enabled and is_due(view, room_in(rules, view)):
+            raise ContextOverflow(
+                f"the conversation has about {view.tokens:,} tokens, too many for the window of"
+                f" {self.model.ref} ({self.model.window:,})"
+            )
+        return self._request(view.messages)
+
+    def _request(self, messages: tuple[Message, ...]) -> Request:
+        return Request(
+            self.model.id,
+            self.system,
+            messages,
+            self.tools,
+            thinking=self._thinking,
+            params=self.model.params,
+        )
+
+    async def compact(
+        self, also: Also, *, instructions: str = "", wanted: bool = False
+    ) -> Compaction:
+        """Put the old part away, as one entry. UserError when a person wanted it for nothing."""
+        view = self.look(self.session.messages)
+        room = room_in(self.agent.compaction, view)
+        lines = lines_of(await self.session.path())
+        done = await compact(
+            lines, room=room, summarise=self._summarise, instructions=instructions, wanted=wanted
+        )
+        await self.session.compacted(done.draft(), done.fields(self.session.record.data), also)
+        log.info(
+            "%s: about %d tokens became %d", self.session.key, done.tokens_before, done.tokens_after
+        )
+        return done
+
+    async def _summarise(self, ask: Ask) -> str:
+        thinks = _THINKING_TOKENS if self.model.reasoning else 0
+        request = Request(
+            self.model.id,
+            ask.system,
+            (user(ask.text),),
+            max_tokens=ask.max_tokens + thinks,
+            params=self.model.params,
+        )
+        async for piece in self._provider.stream(request):
+            if isinstance(piece, Message):
+                return piece.text
+        raise AssertionError("a provider must end its stream with a Message")

@@ -1,0 +1,213 @@
+"""Reading a workspace's files, for the prompt and for clients; writing them for clients.
+
+Nothing outside the workspace is ever read: a link that leads out is told, not followed. What
+cannot be read, or is not text, becomes one line that says so, and the turn goes on.
+"""
+
+import codecs
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from stat import S_ISLNK, S_ISREG
+from typing import BinaryIO, Final
+
+from homarus.agent.injection import EXPECTED, MEMORY, ORDER, WorkspaceFile
+from homarus.core.errors import ToolError, UserError
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.tools.guard import Beneath
+
+MAX_BYTES: Final = 4_000_000  # of a file that clients write
+# Of a larger file only the ends are read: no prompt holds more.
+_WHOLE_BYTES, _HEAD_BYTES, _TAIL_BYTES = 1_000_000, 600_000, 300_000
+_TRIES = 3  # to read a file that is being changed
+_FRESH_NS = 50_000_000  # a file this new may change once more without looking different
+_MAX_KEPT = 512
+_BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
+                (codecs.BOM_UTF16_BE, "utf-16-be"))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file of the workspace as clients see it. `updated_ms` 0: it is not there."""
+
+    name: str
+    path: Path
+    size: int = 0
+    updated_ms: int = 0
+    content: str = ""
+
+    @property
+    def missing(self) -> bool:
+        return not self.updated_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    stamp: tuple[int, ...]
+    text: str
+    chars: int
+    settled: bool  # it was old when it was read
+
+
+class Reader:
+    """Reads the files for the prompt, again only when they changed."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, _Kept] = {}
+
+    def load(self, workspace: Path, names: Sequence[str] = ORDER) -> tuple[WorkspaceFile, ...]:
+        """The files of these names that are there, and those that should be."""
+        if not workspace.is_dir():
+            raise unusable(workspace, None)
+        found: list[WorkspaceFile] = []
+        seen: set[tuple[int, int]] = set()
+        for name in names:
+            path = workspace / name
+            try:
+                status = path.lstat()
+            except OSError:
+                if name in EXPECTED:
+                    found.append(WorkspaceFile(name, str(path), missing=True))
+                continue
+            if name in MEMORY:
+                same = _file_id(workspace, name, status)
+                if same in seen:
+                    continue
+                seen.add(same)
+            kept = self._text(workspace, name, status)
+            found.append(WorkspaceFile(name, str(path), kept.text, chars=kept.chars))
+        return tuple(found)
+
+    def _text(self, workspace: Path, name: str, status: os.stat_result) -> _Kept:
+        path = workspace / name
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        kept = self._read.get(path)
+        # What a link leads to can change without the link: it is read every time.
+        if kept and kept.settled and kept.stamp == stamp and not S_ISLNK(status.st_mode):
+            return kept
+        settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS
+        text, chars = read_text(workspace, name)
+        if len(self._read) >= _MAX_KEPT:
+            self._read.clear()
+        made = self._read[path] = _Kept(stamp, text, chars, settled)
+        return made
+
+
+def _file_id(workspace: Path, name: str, status: os.stat_result) -> tuple[int, int]:
+    """Which file a name leads to: two names may lead to one."""
+    if S_ISLNK(status.st_mode):
+        with suppress(ToolError):
+            status = Beneath(workspace).stat(name)
+    return status.st_dev, status.st_ino
+
+
+def read_text(workspace: Path, name: str) -> tuple[str, int]:
+    """A file's text, or a line that says why there is none; and its whole length.
+
+    Of a very large one, its ends.
+    """
+    try:
+        with Beneath(workspace).open_read(name) as opened:
+            data, size = _whole(opened.file)
+    except (OSError, ToolError) as exc:
+        told = f"[{one_line(name)} could not be read: {one_line(str(exc), 300)}]"
+        return told, len(told)
+    text = _decoded(data).strip()
+    if "\0" in text:
+        told = f"[{one_line(name)} is not text: {size} bytes left out]"
+        return told, len(told)
+    return text, size if size > _WHOLE_BYTES else len(text)
+
+
+def _whole(file: BinaryIO) -> tuple[bytes, int]:
+    """What is in a file, read again while somebody changes it."""
+    data, size = b"", 0
+    for _ in range(_TRIES):
+        before = os.fstat(file.fileno())
+        file.seek(0)
+        size = before.st_size
+        if size <= _WHOLE_BYTES:
+            data = file.read(_WHOLE_BYTES + 1)
+            size = max(size, len(data))
+        else:
+            data = file.read(_HEAD_BYTES)
+            file.seek(size - _TAIL_BYTES)  # from the start: it may be shorter by now
+            data += file.read(_TAIL_BYTES)
+        after = os.fstat(file.fileno())
+        if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
+            break
+    return data, size
+
+
+def _decoded(data: bytes) -> str:
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    return data.decode("utf-8", "replace")
+
+
+# --- for clients -------------------------------------------------------------------------------
+
+
+def list_files(workspace: Path) -> tuple[FileState, ...]:
+    """The files a client may see, without what is in them."""
+    found = [_look(workspace, name) for name in ORDER]
+    memory = [file for file in found if file.name in MEMORY]
+    kept = next((file for file in memory if not file.missing), memory[0])
+    return tuple(file for file in found if file.name not in MEMORY or file is kept)
+
+
+def get_file(workspace: Path, name: str) -> FileState:
+    """One of them, with its text."""
+    file = _look(workspace, _shown(name, ORDER))
+    return file if file.missing else replace(file, content=_content(workspace, name))
+
+
+def _content(workspace: Path, name: str) -> str:
+    try:
+        with Beneath(workspace).open_read(name) as opened:
+            return opened.file.read(MAX_BYTES).decode(errors="replace")
+    except (OSError, ToolError) as exc:
+        return f"[{name} could not be read: {exc}]"
+
+
+def set_file(workspace: Path, name: str, content: str) -> FileState:
+    """Replace one of them, whole or not at all."""
+    data = content.encode("utf-8", "replace")
+    if len(data) > MAX_BYTES:
+        raise UserError(f"{name}: {len(data)} bytes; a file here holds at most {MAX_BYTES}")
+    try:
+        Beneath(workspace).write_atomic(_shown(name, ORDER), data)
+    except ToolError as exc:
+        raise UserError(exc.message, fix=exc.fix) from None
+    return get_file(workspace, name)
+
+
+def _shown(name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        raise UserError(f"unsupported file {one_line(name)!r}", fix=f"one of {', '.join(names)}")
+    return name
+
+
+def _look(workspace: Path, name: str) -> FileState:
+    """A file as it is; a link that leads out is as good as none."""
+    try:
+        status = Beneath(workspace).stat(name)
+    except ToolError:
+        return FileState(name, workspace / name)
+    if not S_ISREG(status.st_mode):
+        return FileState(name, workspace / name)
+    return FileState(name, workspace / name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def unusable(workspace: Path, exc: OSError | None) -> UserError:
+    """The workspace cannot be used: why, and what to do."""
+    why = exc.strerror if exc else "there is no such folder"
+    return UserError(
+        f"cannot use the workspace {workspace}: {why}",
+        fix="run `homarus setup`, or set agents.defaults.workspace to a folder you can write to",
+    )

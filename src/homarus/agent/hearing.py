@@ -1,0 +1,17 @@
+"""A message as an agent's model reads it: who, where, when; and first of all the latest notes."""
+
+from homarus.agent.agent import Agent
+from homarus.agent.daily import day_of, opening_notes
+from homarus.agent.injection import kind_of
+from homarus.core.message import Inbound
+from homarus.sessions.envelope import envelope, with_notes
+
+
+def hear(agent: Agent, key: str, inbound: Inbound, last_ms: int | None) -> str:
+    """The words for the transcript. `last_ms`: when something was said here before, if ever."""
+    is_group = kind_of(key) == "group"
+    text = envelope(inbound, agent.envelope, previous_ms=last_ms or 0, group=is_group)
+    if last_ms is not None:
+        return text
+    today = day_of(inbound.at_ms, agent.envelope.own_zone)
+    return with_notes(text, opening_notes(agent.workspace, key, today))

@@ -1,0 +1,147 @@
+"""Which workspace file goes into which prompt, in what order, and how much of it. Pure.
+
+    files = reader.load(workspace, names_for(kind_of(key)))
+    injected = inject(files, max_chars, total_chars)
+
+One table says who sees what. What is private (long-term memory, the first-run ritual) is seen in
+private conversations only; who works for an agent gets its rules and its notes on tools, no more.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from homarus.core.keys import is_cron, is_hook, is_subagent, parse_agent_key
+from homarus.core.silence import is_blank_checklist
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+
+Kind: TypeAlias = Literal["main", "group", "subagent", "cron", "hook", "heartbeat", "boot"]
+
+MEMORY: Final = ("MEMORY.md", "memory.md")
+CHECKLIST: Final = "HEARTBEAT.md"
+RITUAL: Final = "BOOTSTRAP.md"
+# The order of the prompt, and who sees each file.
+_SEEN_BY: Final[Mapping[str, frozenset[Kind]]] = {
+    "AGENTS.md": frozenset({"main", "group", "subagent", "cron", "hook", "heartbeat", "boot"}),
+    "SOUL.md": frozenset({"main", "group", "heartbeat", "boot"}),
+    "TOOLS.md": frozenset({"main", "group", "subagent", "cron", "hook", "heartbeat", "boot"}),
+    "IDENTITY.md": frozenset({"main", "group", "heartbeat", "boot"}),
+    "USER.md": frozenset({"main", "group", "heartbeat", "boot"}),
+    CHECKLIST: frozenset({"main", "heartbeat"}),
+    RITUAL: frozenset({"main"}),
+    "MEMORY.md": frozenset({"main", "heartbeat", "boot"}),
+    "memory.md": frozenset({"main", "heartbeat", "boot"}),
+}
+ORDER: Final = tuple(_SEEN_BY)
+# A workspace without one of these is told so; the others are there when there is a use for them.
+EXPECTED: Final = frozenset({"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md"})
+_LEAST_CHARS: Final = 64  # of room, or the rest is left out
+_HEAD, _TAIL = 0.7, 0.2  # of a file that is cut; what is left is for the words that say so
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceFile:
+    """A file as it is on disk. `chars` is its whole length, where `text` holds only its ends."""
+
+    name: str
+    path: str
+    text: str = ""
+    missing: bool = False
+    chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A file as the prompt shows it."""
+
+    name: str
+    path: str
+    text: str
+    missing: bool = False
+    raw_chars: int = 0
+    truncated: bool = False
+
+
+def kind_of(key: str) -> Kind:
+    """What sort of conversation a session key names; in doubt, one where others may listen."""
+    if is_subagent(key):
+        return "subagent"
+    if is_cron(key):
+        return "cron"
+    if is_hook(key):
+        return "hook"
+    parsed = parse_agent_key(key)
+    if parsed is None:
+        return "group"
+    rest = parsed.rest.lower()
+    if rest == "boot":
+        return "boot"
+    if rest in {"heartbeat", "main:heartbeat"}:
+        return "heartbeat"
+    return "group" if {"group", "channel"} & {*rest.split(":")} else "main"
+
+
+def is_private(kind: Kind) -> bool:
+    """Whether only the agent's own person, or nobody, reads along."""
+    return kind in {"main", "heartbeat", "boot"}
+
+
+def names_for(kind: Kind) -> tuple[str, ...]:
+    """The files for a conversation, in the order of the prompt."""
+    return tuple(name for name, kinds in _SEEN_BY.items() if kind in kinds)
+
+
+def inject(
+    files: Sequence[WorkspaceFile], max_chars: int, total_chars: int
+) -> tuple[Injected, ...]:
+    """The files as the prompt shows them, each and together within their room.
+
+    A blank file says nothing and takes no room; a missing one is named.
+    """
+    shown: list[Injected] = []
+    left = total_chars
+    for file in files:
+        if left < min(_LEAST_CHARS, total_chars) or left <= 0:
+            break
+        text = f"[MISSING] Expected at: {one_line(file.path, 500)}" if file.missing else file.text
+        text = text.rstrip()
+        if _is_blank(file.name, text):
+            continue
+        limit = min(max_chars, left)
+        whole = max(file.chars, len(text))
+        kept = cut(text, limit, file.name, whole_chars=whole)
+        shown.append(
+            Injected(
+                file.name,
+                file.path,
+                kept,
+                missing=file.missing,
+                raw_chars=0 if file.missing else whole,
+                truncated=whole > limit,
+            )
+        )
+        left -= len(kept)
+    return tuple(shown)
+
+
+def _is_blank(name: str, text: str) -> bool:
+    return not text.strip() or (name == CHECKLIST and is_blank_checklist(text))
+
+
+def cut(text: str, max_chars: int, name: str, *, whole_chars: int = 0) -> str:
+    """The text in at most `max_chars`: most of its head, some of its tail, and what is missing.
+
+    `whole_chars` is the length of what `text` holds the ends of.
+    """
+    whole = max(whole_chars, len(text))
+    if whole <= max_chars:
+        return text
+    head, tail = int(max_chars * _HEAD), int(max_chars * _TAIL)
+    left_out = whole - head - tail
+    marker = f"\n[… {left_out} characters of {one_line(name, 60)} left out: read the file …]\n"
+    over = head + tail + len(marker) - max_chars
+    if over > 0:  # a marker that is longer than a tenth takes from the tail, then from the head
+        tail, head = max(0, tail - over), max(0, head - max(0, over - tail))
+    if head == 0:
+        return text[:max_chars]
+    return text[:head] + marker + (text[-tail:] if tail else "")

@@ -1,0 +1,283 @@
+"""What a system prompt is made of, in figures: per section, file, skill and tool.
+
+    report = make_report(prompt, place)      # when a prompt is made
+    report = read_report(session.record.data.get("systemPromptReport"))   # what a session keeps
+    describe(report)                         # for people
+
+The JSON is the original's `systemPromptReport`, with `sections`, `mode` and `profile` beside it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+
+from homarus.core.message import Json
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+
+CHARS_PER_TOKEN = 4
+_WIDEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class SectionShare:
+    """One section of the prompt."""
+
+    name: str
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileShare:
+    """One workspace file: how long it is, and how much of it is in the prompt."""
+
+    name: str
+    path: str
+    missing: bool = False
+    raw_chars: int = 0
+    injected_chars: int = 0
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SkillShare:
+    """One skill in the list of them."""
+
+    name: str
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolShare:
+    """One tool: its manual, and its schema, which goes beside the prompt."""
+
+    name: str
+    summary_chars: int
+    schema_chars: int
+    properties: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and when a prompt was made."""
+
+    session_key: str
+    session_id: str = ""
+    provider: str = ""
+    model: str = ""
+    at_ms: int = 0
+    source: str = "run"  # or "estimate", when no run made it
+
+
+@dataclass(frozen=True, slots=True)
+class PromptReport:
+    """The figures of one prompt."""
+
+    place: Place
+    mode: str
+    profile: str
+    workspace: str
+    max_chars: int
+    total_chars: int
+    chars: int
+    sandboxed: bool = False
+    list_chars: int = 0  # the tools as the prompt lists them
+    sections: tuple[SectionShare, ...] = field(default=())
+    files: tuple[FileShare, ...] = field(default=())
+    skills: tuple[SkillShare, ...] = field(default=())
+    tools: tuple[ToolShare, ...] = field(default=())
+
+    @property
+    def project_chars(self) -> int:
+        """The workspace's files, with their headings."""
+        return sum(part.chars for part in self.sections if part.name == "Project Context")
+
+    @property
+    def skills_chars(self) -> int:
+        return sum(skill.chars for skill in self.skills)
+
+    @property
+    def schema_chars(self) -> int:
+        return sum(tool.schema_chars for tool in self.tools)
+
+    def to_json(self) -> dict[str, Json]:
+        """As the session's entry keeps it."""
+        place = self.place
+        return {
+            "source": place.source,
+            "generatedAt": place.at_ms,
+            "sessionId": place.session_id,
+            "sessionKey": place.session_key,
+            "provider": place.provider,
+            "model": place.model,
+            "workspaceDir": self.workspace,
+            "bootstrapMaxChars": self.max_chars,
+            "bootstrapTotalMaxChars": self.total_chars,
+            "mode": self.mode,
+            "profile": self.profile,
+            "sandbox": {"mode": "all" if self.sandboxed else "off", "sandboxed": self.sandboxed},
+            "systemPrompt": {
+                "chars": self.chars,
+                "projectContextChars": self.project_chars,
+                "nonProjectContextChars": self.chars - self.project_chars,
+            },
+            "sections": [{"name": part.name, "chars": part.chars} for part in self.sections],
+            "injectedWorkspaceFiles": [_file_json(file) for file in self.files],
+            "skills": {
+                "promptChars": self.skills_chars,
+                "entries": [{"name": one.name, "blockChars": one.chars} for one in self.skills],
+            },
+            "tools": {
+                "listChars": self.list_chars,
+                "schemaChars": self.schema_chars,
+                "entries": [_tool_json(tool) for tool in self.tools],
+            },
+        }
+
+    def is_like(self, kept: Json) -> bool:
+        """Whether a kept report says the same, whenever it was made."""
+        if not isinstance(kept, Mapping):
+            return False
+        return {**self.to_json(), "generatedAt": 0} == {**kept, "generatedAt": 0}
+
+
+def _file_json(file: FileShare) -> dict[str, Json]:
+    return {
+        "name": file.name,
+        "path": file.path,
+        "missing": file.missing,
+        "rawChars": file.raw_chars,
+        "injectedChars": file.injected_chars,
+        "truncated": file.truncated,
+    }
+
+
+def _tool_json(tool: ToolShare) -> dict[str, Json]:
+    return {
+        "name": tool.name,
+        "summaryChars": tool.summary_chars,
+        "schemaChars": tool.schema_chars,
+        "propertiesCount": tool.properties,
+    }
+
+
+# --- reading it back ---------------------------------------------------------------------------
+
+
+def read_report(kept: Json) -> PromptReport | None:
+    """The report a session keeps, ours or the original's; None when there is none."""
+    if not isinstance(kept, Mapping) or "systemPrompt" not in kept:
+        return None
+    whole, skills, tools = (_table(kept, name) for name in ("systemPrompt", "skills", "tools"))
+    return PromptReport(
+        place=Place(
+            _text(kept, "sessionKey"),
+            _text(kept, "sessionId"),
+            _text(kept, "provider"),
+            _text(kept, "model"),
+            _number(kept, "generatedAt"),
+            _text(kept, "source") or "run",
+        ),
+        mode=_text(kept, "mode") or "full",
+        profile=_text(kept, "profile") or "full",
+        workspace=_text(kept, "workspaceDir"),
+        max_chars=_number(kept, "bootstrapMaxChars"),
+        total_chars=_number(kept, "bootstrapTotalMaxChars"),
+        chars=_number(whole, "chars"),
+        sandboxed=_table(kept, "sandbox").get("sandboxed") is True,
+        list_chars=_number(tools, "listChars"),
+        sections=tuple(_sections(kept, whole)),
+        files=tuple(map(_file, _rows(kept, "injectedWorkspaceFiles"))),
+        skills=tuple(
+            SkillShare(_text(row, "name"), _number(row, "blockChars"))
+            for row in _rows(skills, "entries")
+        ),
+        tools=tuple(map(_tool, _rows(tools, "entries"))),
+    )
+
+
+def _sections(kept: Mapping[str, Json], whole: Mapping[str, Json]) -> Iterable[SectionShare]:
+    rows = _rows(kept, "sections")
+    if rows:
+        return (SectionShare(_text(row, "name"), _number(row, "chars")) for row in rows)
+    named = {"Project Context": "projectContextChars", "Everything else": "nonProjectContextChars"}
+    return (SectionShare(name, _number(whole, key)) for name, key in named.items())
+
+
+def _file(row: Mapping[str, Json]) -> FileShare:
+    return FileShare(
+        _text(row, "name"),
+        _text(row, "path"),
+        missing=row.get("missing") is True,
+        raw_chars=_number(row, "rawChars"),
+        injected_chars=_number(row, "injectedChars"),
+        truncated=row.get("truncated") is True,
+    )
+
+
+def _tool(row: Mapping[str, Json]) -> ToolShare:
+    return ToolShare(
+        _text(row, "name"),
+        _number(row, "summaryChars"),
+        _number(row, "schemaChars"),
+        _number(row, "propertiesCount"),
+    )
+
+
+def _table(tree: Mapping[str, Json], key: str) -> Mapping[str, Json]:
+    value = tree.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(tree: Mapping[str, Json], key: str) -> list[Mapping[str, Json]]:
+    value = tree.get(key)
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def _text(tree: Mapping[str, Json], key: str) -> str:
+    value = tree.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(tree: Mapping[str, Json], key: str) -> int:
+    value = tree.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+# --- in words ----------------------------------------------------------------------------------
+
+
+def describe(report: PromptReport, *, detail: bool = False) -> str:
+    """The figures as a person reads them; `detail` lists every section, skill and tool."""
+    about = report.place
+    model = "/".join(part for part in (about.provider, about.model) if part) or "no model yet"
+    lines = [
+        f"System prompt: {_size(report.chars)} ({report.mode}, {report.profile}; {model})",
+        f"Tool schemas: {_size(report.schema_chars)}, {len(report.tools)} tools",
+    ]
+    if report.skills:
+        lines.append(f"Skills: {_size(report.skills_chars)}, {len(report.skills)} listed")
+    lines += ["", "Workspace files:", *map(_file_line, report.files)]
+    if detail:
+        lines += ["", "Sections:", *_table_of((s.name, s.chars) for s in report.sections)]
+        if report.skills:
+            lines += ["", "Skills:", *_table_of((s.name, s.chars) for s in report.skills)]
+        tools = ((t.name, t.summary_chars + t.schema_chars) for t in report.tools)
+        lines += ["", "Tools, manual and schema:", *_table_of(tools)]
+    return "\n".join(lines)
+
+
+def _file_line(file: FileShare) -> str:
+    name = one_line(file.name, _WIDEST)
+    if file.missing:
+        return f"  {name}: missing"
+    cut = f" of {file.raw_chars:,}, cut" if file.truncated else ""
+    return f"  {name}: {file.injected_chars:,} characters{cut}"
+
+
+def _table_of(rows: Iterable[tuple[str, int]]) -> list[str]:
+    largest = sorted(rows, key=lambda row: -row[1])
+    return [f"  {one_line(name, _WIDEST)}: {_size(chars)}" for name, chars in largest]
+
+
+def _size(chars: int) -> str:
+    return f"{chars:,} characters, about {-(-chars // CHARS_PER_TOKEN):,} tokens"

@@ -1,0 +1,158 @@
+"""One run at work: its conversation, its tools and its books, joined for the loop.
+
+The loop is begun again after a compaction, and once, unseen, before one that is near: so that
+what should outlast it is written down (flush.py).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from homarus.agent import flush
+from homarus.agent.books import Books
+from homarus.agent.compact import MAX_PER_TURN, room_in
+from homarus.agent.conversation import Conversation
+from homarus.agent.loop import Turn, run_loop
+from homarus.agent.repeats import Repeats
+from homarus.core.errors import ContextOverflow, HomarusError, LeaseLost
+from homarus.core.event import CompactionEnded, CompactionStarted, Fact, ToolProgressed
+from homarus.core.faults import fault
+from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, user
+from homarus.core.value import dataclass
+from homarus.policy.decide import Verdict, decide
+from homarus.providers.base import Provider, Request
+from homarus.sessions.transcript import interrupted
+from homarus.tools.call import call as call_tool
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Ask, Tool, ToolContext
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a run has found out before its loop begins.
+
+    `cut_off` names calls of a run before this one, whose outcome is not known.
+    """
+
+    talk: Conversation
+    provider: Provider
+    tools: Registry
+    books: Books
+    cut_off: frozenset[str]
+    repeats: Repeats
+    ask: Ask
+    steering: Callable[[], list[Message]]
+    tell: Callable[[Fact], None]
+    sign: Callable[[Message], Message]
+    now_ms: Callable[[], int]
+    today: Callable[[], str]
+
+    async def play(self) -> Message:
+        """Talk until there is an answer; make room when there is none left."""
+        session, turn = self.talk.session, self._turn()
+        await self._flush_if_due()
+        for _ in range(MAX_PER_TURN):
+            try:
+                return await run_loop(turn, list(session.messages))
+            except ContextOverflow:
+                if not self.talk.agent.compaction.enabled:
+                    raise
+                self.tell(CompactionStarted())
+                await self.talk.compact(self.books.hold)
+                self.tell(CompactionEnded(will_retry=True))
+        return await run_loop(turn, list(session.messages))
+
+    def _turn(self) -> Turn:
+        model, books, session = self.talk.model, self.books, self.talk.session
+
+        async def save(messages: Sequence[Message]) -> None:
+            await books.save(session, [self.sign(message) for message in messages])
+
+        return Turn(
+            provider=self.provider,
+            request=self._request,
+            origin=Origin(self.provider.api, model.provider, model.id),
+            call=self._call,
+            alone=self.tools.alone,
+            steering=self.steering,
+            emit=self.tell,
+            save=save,
+            finish=lambda reply: books.finish(session, reply),
+            now_ms=self.now_ms,
+        )
+
+    def _request(self, messages: tuple[Message, ...]) -> Request:
+        self.repeats.check()
+        return self.talk.request(messages)
+
+    async def _call(self, asked: ToolCall) -> ToolReturn:
+        """Run one call, once: what must not run twice is written down before it begins."""
+        if asked.id in self.cut_off:
+            return interrupted(asked)
+        if self.repeats.stopped:
+            return self.repeats.refuse(asked)
+
+        async def begin(tool: Tool) -> None:
+            fault("tool.asked")
+            if not tool.idempotent:
+                await self.books.start_call(asked.id)
+
+        async def judge(call: ToolCall) -> Verdict:
+            return decide(call.name, *agent.rules)
+
+        agent, session = self.talk.agent, self.talk.session
+        ctx = ToolContext(
+            session.key,
+            agent.id,
+            agent.workspace,
+            self.ask,
+            lambda text: self.tell(ToolProgressed(asked, text)),
+        )
+        result = await call_tool(self.tools, ctx, asked, judge, begin=begin)
+        fault("tool.ended")
+        told = self.repeats.note(asked, result)
+        return replace(result, content=(*result.content, Text(told))) if told else result
+
+    async def _flush_if_due(self) -> None:
+        """Before history becomes a summary, have the agent write down what should last."""
+        session, rules = self.talk.session, self.talk.agent.compaction
+        *before, last = session.messages
+        if not self.talk.tools or not before or last.role != "user":
+            return
+        view = self.talk.look(session.messages)
+        room = room_in(rules, view)
+        if not flush.is_due(rules, session.record.data, room, view.tokens):
+            return
+        try:
+            await self._flush()
+        except LeaseLost:
+            raise
+        except HomarusError as exc:  # a compaction without notes is better than no answer
+            log.warning("%s: the memory flush failed: %s", session.key, exc)
+        await session.update(**flush.fields(session.record.data, self.now_ms()))
+
+    async def _flush(self) -> None:
+        """A turn that nobody sees and no transcript keeps; only what its tools do stays."""
+        rules, talk = self.talk.agent.compaction, self.talk
+        asked = user(flush.prompt(rules, self.today()), at_ms=self.now_ms())
+        unseen = replace(
+            self._turn(),
+            request=lambda messages: replace(
+                talk.request(messages), system=f"{talk.system}\n\n{flush.system(rules)}"
+            ),
+            steering=list,
+            emit=_unseen,
+            save=_unkept,
+            finish=_unkept,
+        )
+        await run_loop(unseen, [*talk.session.messages[:-1], asked])
+
+
+def _unseen(_fact: Fact) -> None:
+    """Nobody is shown this."""
+
+
+async def _unkept(_messages: Sequence[Message] | Message) -> None:
+    """Nothing is kept of this."""

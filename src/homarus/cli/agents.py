@@ -1,0 +1,279 @@
+"""`homarus agents`: who answers; agents added, removed, and given a name and a face."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from homarus.agent import roster
+from homarus.agent.identity_file import FILE, Identity, find_identity, parse_identity
+from homarus.agent.workspace import seed
+from homarus.cli.reach import Reach, find_own, is_running, open_gateway
+from homarus.config.load import Loaded, load
+from homarus.config.paths import Paths, shorten
+from homarus.config.resolve import agent_settings, agents, default_agent
+from homarus.config.write import write
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.message import Json
+from homarus.core.text import nearest, one_line, reveal
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_MAX_FILE_BYTES = 1_000_000
+
+
+@click.group("agents", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List agents; add, remove or introduce one."""
+    if not ctx.invoked_subcommand:
+        ctx.invoke(list_)
+
+
+@command.command("list")
+@click.option("--bindings", is_flag=True, help="Also what is bound to each.")
+@as_json_option
+def list_(*, bindings: bool = False, as_json: bool = False) -> None:
+    """List agents: who they are, where they live, which model answers for them."""
+    paths, loaded = _open()
+    rows = [_row(paths, loaded, agent, bindings=bindings) for agent in agents(loaded.config)]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    for row in rows:
+        _print_row(row)
+
+
+def _row(paths: Paths, loaded: Loaded, agent: str, *, bindings: bool) -> dict[str, Json]:
+    settings = agent_settings(loaded.config, paths, agent)
+    identity = find_identity(settings)
+    known: dict[str, Json] = {
+        "id": agent,
+        "name": settings.name if settings.name != agent else None,
+        "identityName": identity.name,
+        "identityEmoji": identity.emoji,
+        "workspace": str(settings.workspace),
+        "agentDir": str(settings.agent_dir),
+        "model": settings.model,
+        "bindings": len(_bound(loaded, agent)),
+        "isDefault": settings.is_default,
+    }
+    if bindings:
+        known["bindingDetails"] = _bound(loaded, agent)
+    return {key: value for key, value in known.items() if value not in (None, "")}
+
+
+def _bound(loaded: Loaded, agent: str) -> list[str]:
+    return roster.bindings_of(loaded.raw, agent)
+
+
+def _print_row(row: Mapping[str, Json]) -> None:
+    face = " ".join(str(row[k]) for k in ("identityEmoji", "identityName") if k in row)
+    named = (
+        f"  {reveal(face)}" if face else f"  {reveal(str(row['name']))}" if "name" in row else ""
+    )
+    usual = "  (default)" if row["isDefault"] else ""
+    click.echo(f"{row['id']}{named}{usual}")
+    click.echo(f"  workspace  {reveal(str(row['workspace']))}")
+    click.echo(f"  model      {reveal(str(row.get('model', 'whatever this machine offers')))}")
+    for line in row.get("bindingDetails", ()):
+        click.echo(f"  bound to   {line}")
+
+
+@command.command()
+@click.argument("name", required=False)
+@click.option("--workspace", metavar="DIR", help="Where its files live.")
+@click.option("--model", metavar="MODEL", help="The model that answers for it.")
+@click.option("--agent-dir", metavar="DIR", help="Where its credentials live.")
+@click.option("--bind", metavar="CHANNEL[:ACCOUNT]", multiple=True, help="Messages it answers.")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing: fail instead.")
+@as_json_option
+def add(
+    name: str | None,
+    workspace: str | None,
+    model: str | None,
+    agent_dir: str | None,
+    bind: tuple[str, ...],
+    *,
+    non_interactive: bool,
+    as_json: bool,
+) -> None:
+    """Make an agent with a workspace of its own."""
+    paths, loaded = _open()
+    if not name:
+        if non_interactive or as_json:
+            raise UserError("the new agent has no name", fix="homarus agents add NAME")
+        name = click.prompt("Name of the new agent", type=str)
+    agent, shown = roster.check_name(name, agents(loaded.config))
+    home = paths.home
+    default = shorten(paths.default_workspace(agent, is_default=False), home)
+    named = shorten(_absolute(workspace), home) if workspace else default
+    folder = roster.check_workspace(named, paths)
+    new = roster.Newcomer(
+        agent,
+        shown,
+        named,
+        model=_checked(paths, loaded, model) if model else None,
+        agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
+        bind=bind,
+    )
+    write(paths, os.environ, lambda tree: roster.add_agent(tree, new))
+    seed(folder)
+    if as_json:
+        told = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    click.echo(f"{shown} lives in {folder}.")
+    click.echo(f"Next: homarus chat --agent {agent}")
+
+
+def _checked(paths: Paths, loaded: Loaded, ref: str) -> str:
+    from homarus.core.clock import SystemClock
+    from homarus.providers.models import Models
+
+    return Models(loaded.config, loaded.env, paths, SystemClock()).check(ref).ref
+
+
+@command.command()
+@click.argument("id")
+@click.option("--force", is_flag=True, help="Do not ask.")
+@as_json_option
+def delete(
+    id: str,  # noqa: A002 - the word for it
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Remove an agent. Its files go to `trash` in the state directory."""
+    paths, loaded = _open()
+    agent = _known(loaded, id)
+    if agent in {DEFAULT_AGENT, default_agent(loaded.config)}:
+        raise UserError(f'"{agent}" cannot be deleted', fix="make another agent the default first")
+    if not force:
+        if as_json:
+            raise UserError("removing an agent must be confirmed", fix="add --force")
+        click.confirm(f"Remove {agent}, its conversations and its files?", abort=True)
+    done = asyncio.run(_delete(paths, loaded, agent))
+    if as_json:
+        click.echo(json.dumps(done, ensure_ascii=False))
+    else:
+        click.echo(f"{agent} is removed.")
+
+
+async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
+    if is_running(Reach()):
+        async with open_gateway(Reach()) as link:
+            told = await link.call("agents.delete", {"agentId": agent})
+        return told if isinstance(told, dict) else {}
+    from homarus.core.clock import SystemClock
+    from homarus.sessions.session import Sessions
+    from homarus.store.sqlite import open_store
+
+    settings = agent_settings(loaded.config, paths, agent)
+    now_ms = time.time_ns() // 1_000_000
+    removed = 0
+
+    def remove(tree: dict[str, Json]) -> Json:
+        nonlocal removed
+        changed, removed = roster.remove_agent(tree, agent)
+        return changed
+
+    async with open_store(paths.state) as store:
+        sessions = Sessions(store, SystemClock())
+        for record in await store.sessions(agent=agent):
+            await sessions.delete(record.key, now_ms)
+        write(paths, os.environ, remove)
+    roster.discard(paths, agent, now_ms, settings.workspace, settings.agent_dir)
+    return {"ok": True, "agentId": agent, "removedBindings": removed}
+
+
+@command.command("set-identity")
+@click.option("--agent", "agent_id", metavar="ID", help="Whose; without it, the usual agent's.")
+@click.option("--workspace", metavar="DIR", help="Whose, by where it lives.")
+@click.option("--identity-file", metavar="FILE", help="Take it from this file.")
+@click.option("--from-identity", is_flag=True, help=f"Take it from the workspace's {FILE}.")
+@click.option("--name", metavar="TEXT", help="What it is called.")
+@click.option("--theme", metavar="TEXT", help="Its manner, in a word or two.")
+@click.option("--emoji", metavar="EMOJI", help="Its sign.")
+@click.option("--avatar", metavar="PICTURE", help="A file of the workspace, or an address.")
+@as_json_option
+def set_identity(
+    agent_id: str | None,
+    workspace: str | None,
+    identity_file: str | None,
+    name: str | None,
+    theme: str | None,
+    emoji: str | None,
+    avatar: str | None,
+    *,
+    from_identity: bool,
+    as_json: bool,
+) -> None:
+    """Give an agent a name and a face, in the configuration."""
+    paths, loaded = _open()
+    agent = _meant(paths, loaded, agent_id, workspace)
+    said = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
+    values = {key: one_line(value, 500) for key, value in said.items() if value}
+    if from_identity or identity_file:
+        folder = agent_settings(loaded.config, paths, agent).workspace
+        values = {
+            **_written(_absolute(identity_file) if identity_file else folder / FILE),
+            **values,
+        }
+    if not values:
+        raise UserError(
+            "nothing to set", fix="use --name, --emoji, --theme, --avatar or --from-identity"
+        )
+    write(paths, os.environ, lambda tree: roster.change_agent(tree, agent, {"identity": values}))
+    if as_json:
+        click.echo(json.dumps({"agentId": agent, "identity": values}, ensure_ascii=False))
+        return
+    for key, value in values.items():
+        click.echo(f"{key:<7} {reveal(value)}")
+
+
+def _written(file: Path) -> dict[str, str]:
+    """What an IDENTITY.md says."""
+    with file.open("rb") as opened:
+        own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
+    if own == Identity():
+        raise UserError(f"{file} says nothing about an identity", fix="write `- Name: …` into it")
+    found = {"name": own.name, "theme": own.theme, "emoji": own.emoji, "avatar": own.avatar}
+    return {key: value for key, value in found.items() if value}
+
+
+def _meant(paths: Paths, loaded: Loaded, agent_id: str | None, workspace: str | None) -> str:
+    if agent_id:
+        return _known(loaded, agent_id)
+    if not workspace:
+        return default_agent(loaded.config)
+    wanted = _absolute(workspace).resolve()
+    found = [
+        agent
+        for agent in agents(loaded.config)
+        if agent_settings(loaded.config, paths, agent).workspace.resolve() == wanted
+    ]
+    if len(found) != 1:
+        who = "several agents live" if found else "no agent lives"
+        raise UserError(f"{who} in {wanted}", fix="name one with --agent")
+    return found[0]
+
+
+def _known(loaded: Loaded, agent_id: str) -> str:
+    known, agent = agents(loaded.config), normalize_agent_id(agent_id)
+    if agent not in known:
+        raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
+    return agent
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def _open() -> tuple[Paths, Loaded]:
+    paths = find_own(Paths.find(os.environ))
+    return paths, load(paths, os.environ)

@@ -1,0 +1,23 @@
+"""The picture an agent shows itself by, at `/avatar/<agent>`: a file of its workspace."""
+
+from homarus.agent.identity_file import Identity, Picture, find_identity, read_picture
+from homarus.config.resolve import agent_settings, agents
+from homarus.gateway.host import Host
+
+PATH = "/avatar/"
+
+
+def avatar_url(agent: str, identity: Identity) -> str:
+    """Where a page finds an agent's picture; nothing when it has none."""
+    if identity.picture:
+        return f"{PATH}{agent}"
+    return identity.avatar if identity.avatar.lower().startswith(("http", "data:")) else ""
+
+
+def find_avatar(host: Host, agent: str) -> Picture | None:
+    """An agent's picture; None when there is no such agent, or it shows none."""
+    config = host.loaded.config
+    if agent not in agents(config):
+        return None
+    settings = agent_settings(config, host.paths, agent)
+    return read_picture(settings.workspace, find_identity(settings).avatar)

@@ -1,0 +1,1 @@
+"""How the program is extended by code that is not in it."""

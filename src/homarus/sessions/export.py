@@ -1,0 +1,144 @@
+"""A conversation as a page for people: HTML that loads nothing, or Markdown. Pure.
+
+All of it is shown, also what a compaction took out of the model's view. What was said is data:
+in HTML it is escaped, in Markdown it stands in fences that it cannot close.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Final, Literal, TypeAlias
+
+from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.value import dataclass
+from homarus.sessions.envelope import strip
+from homarus.sessions.transcript import read_message
+from homarus.store.base import Entry
+
+Form: TypeAlias = Literal["html", "md"]
+
+FORMS: Final[Mapping[str, Form]] = {".html": "html", ".htm": "html", ".md": "md"}
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_WHO: Final[Mapping[str, str]] = {"user": "You", "assistant": "Agent", "tool": "Tool"}
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+    "article{border-left:3px solid #bbb;padding:0 0 0 1rem;margin:1.5rem 0}"
+    "article.user{border-color:#36c}article.assistant{border-color:#2a7}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.5rem 0;font:inherit}"
+    "details pre{font:13px/1.4 ui-monospace,monospace}"
+    "time,summary{color:#767676;font-size:.85rem}img{max-width:100%}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands above a conversation."""
+
+    title: str
+    session_key: str
+    session_id: str
+    at_ms: int
+
+
+def read_path(path: Iterable[Entry]) -> list[Message]:
+    """Every message of a path, with the words as people wrote them."""
+    return [message for entry in path if (message := read_message(entry))]
+
+
+def render(head: Head, messages: Sequence[Message], form: Form) -> str:
+    """The page."""
+    return _html(head, messages) if form == "html" else _markdown(head, messages)
+
+
+def _html(head: Head, messages: Sequence[Message]) -> str:
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    body = "\n".join(
+        f'<article class="{message.role}"><header><b>{_WHO[message.role]}</b> '
+        f"<time>{_when(message.at_ms)}</time></header>\n"
+        f"{''.join(_html_part(part, message) for part in message.parts)}</article>"
+        for message in messages
+    )
+    title = escape(head.title)
+    return (
+        f'<!doctype html>\n<html><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n"
+        f"<p>{escape(head.session_key)} · {escape(head.session_id)} · {_when(head.at_ms)}</p>\n"
+        f"{body}\n</body></html>\n"
+    )
+
+
+def _html_part(part: Part | Image, message: Message) -> str:
+    match part:
+        case Text(text):
+            return f"<pre>{escape(_said(text, message))}</pre>\n"
+        case Thinking(text):
+            return _fold("thinking", text)
+        case Image(data, mime):
+            if mime not in _PICTURES:
+                return f"<p>[a picture: {escape(mime)}]</p>\n"
+            return f'<img alt="" src="data:{mime};base64,{escape(data)}">\n'
+        case ToolCall():
+            return _fold(f"calls {part.name}", part.broken or _args(part.args))
+        case ToolReturn():
+            pictures = [one for one in part.content if isinstance(one, Image)]
+            shown = "".join(_html_part(one, message) for one in pictures)
+            failed = "failed: " if part.is_error else ""
+            return _fold(f"{failed}{part.name}", part.text) + shown
+
+
+def _fold(title: str, text: str) -> str:
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>\n"
+
+
+def _markdown(head: Head, messages: Sequence[Message]) -> str:
+    lines = [
+        f"# {' '.join(head.title.split())}",
+        "",
+        f"{head.session_key} · {head.session_id} · {_when(head.at_ms)}",
+    ]
+    for message in messages:
+        lines += ["", f"## {_WHO[message.role]} · {_when(message.at_ms)}"]
+        for part in message.parts:
+            lines += _markdown_part(part, message)
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_part(part: Part, message: Message) -> Iterator[str]:
+    match part:
+        case Text(text):
+            yield from ("", _said(text, message))
+        case Thinking(text):
+            yield from ("", "Thinking:", "", _fence(text))
+        case Image(_, mime):
+            yield from ("", f"[a picture: {mime}]")
+        case ToolCall():
+            yield from ("", f"Calls `{part.name}`:", "", _fence(part.broken or _args(part.args)))
+        case ToolReturn():
+            failed = ", failed" if part.is_error else ""
+            yield from ("", f"`{part.name}`{failed}:", "", _fence(part.text))
+
+
+def _fence(text: str) -> str:
+    """The text in a fence longer than any it holds."""
+    mark = "```"
+    while mark in text:
+        mark += "`"
+    return f"{mark}\n{text}\n{mark}"
+
+
+def _said(text: str, message: Message) -> str:
+    return strip(text) if message.role == "user" else text
+
+
+def _args(args: Mapping[str, Json]) -> str:
+    return json.dumps(dict(args), ensure_ascii=False, indent=2, default=str)
+
+
+def _when(at_ms: int) -> str:
+    try:
+        at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):  # a transcript may say anything
+        return "at no time"
+    return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,210 @@
+"""Upkeep of the sessions: old ones are put aside, their number and their files kept in bounds.
+
+It runs some time after a start and then once a day, never while a turn waits for it. `warn` only
+says what `enforce` would do. Nothing is lost either way: the transcript of a session that is put
+aside stays in the store, and its file beside the others under another name, up to a budget.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal, Protocol
+
+from homarus.config import schema
+from homarus.config.load import Loaded
+from homarus.config.paths import Paths
+from homarus.config.resolve import agents
+from homarus.core.clock import Clock
+from homarus.core.keys import main_key
+from homarus.core.lanes import Lanes
+from homarus.core.units import parse_byte_size, parse_duration_ms
+from homarus.core.value import dataclass
+from homarus.sessions.session import Sessions
+from homarus.store.base import SessionRecord, Store
+from homarus.store.place import INDEX
+
+log = logging.getLogger(__name__)
+
+FIRST_S: Final = 60.0
+EVERY_S: Final = 86_400.0
+PRUNE_AFTER: Final = "30d"
+ARCHIVE_BYTES: Final = 1 << 30  # of transcripts that were put aside, for each agent
+BACKUPS: Final = 3  # of a sessions.json that grew too large
+_ARCHIVED = re.compile(r".+\.jsonl\.(?:reset|deleted)\.[^/]+")
+_AT_ONCE = 50  # sessions, before others get a turn
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is too old, too many, too large."""
+
+    mode: Literal["warn", "enforce"] = "warn"
+    prune_after_ms: int = 30 * 86_400_000
+    max_entries: int = 500
+    rotate_bytes: int = 10 << 20
+
+
+def rules_of(config: schema.Maintenance) -> Rules:
+    """The rules as the config has them."""
+    after = config.prune_after
+    if after is None:
+        after = PRUNE_AFTER if config.prune_days is None else f"{config.prune_days}d"
+    return Rules(
+        config.mode,
+        parse_duration_ms(str(after), "d"),
+        config.max_entries,
+        parse_byte_size(str(config.rotate_bytes)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which sessions of an agent are to go, and why."""
+
+    old: tuple[SessionRecord, ...] = ()
+    over: tuple[SessionRecord, ...] = ()
+
+
+def plan(
+    records: Sequence[SessionRecord],
+    now_ms: int,
+    rules: Rules,
+    stays: Callable[[SessionRecord], bool],
+) -> Plan:
+    """Sort out what is old, and of the rest the oldest above the number. Some always stay."""
+    limit_ms = now_ms - rules.prune_after_ms
+    old = [one for one in records if 0 < one.updated_ms < limit_ms and not stays(one)]
+    gone = {one.key for one in old}
+    left = sorted((one for one in records if one.key not in gone), key=lambda r: -r.updated_ms)
+    over = [one for one in left[rules.max_entries :] if not stays(one)]
+    return Plan(tuple(old), tuple(over))
+
+
+def over_budget(sizes: Sequence[tuple[str, int, float]], budget: int) -> tuple[str, ...]:
+    """The names of the oldest files beyond a budget; each with its size and its age's stamp."""
+    gone, left = list[str](), sum(size for _, size, _ in sizes)
+    for name, size, _ in sorted(sizes, key=lambda one: one[2]):
+        if left <= budget:
+            break
+        gone.append(name)
+        left -= size
+    return tuple(gone)
+
+
+class Kept(Protocol):
+    """The program whose sessions are looked after. `app.App` is one."""
+
+    loaded: Loaded
+    paths: Paths
+    store: Store
+    sessions: Sessions
+    clock: Clock
+    lanes: Lanes
+
+    def live_runs(self, key: str | None = None) -> Sequence[str]: ...
+
+    def waiting(self, key: str) -> int: ...
+
+
+class Upkeep:
+    """Does it."""
+
+    def __init__(self, program: Kept, *, archive_bytes: int = ARCHIVE_BYTES) -> None:
+        self._program, self._clock = program, program.clock
+        self._archive_bytes = archive_bytes
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._clock.sleep(FIRST_S)
+        while True:
+            await self.once()
+            await self._clock.sleep(EVERY_S)
+
+    async def once(self) -> None:
+        """Look at every agent's sessions, and do what the rules say."""
+        config = self._program.loaded.config
+        rules = rules_of(config.session.maintenance)
+        for agent in agents(config):
+            await self._tidy(agent, rules)
+
+    async def _tidy(self, agent: str, rules: Rules) -> None:
+        records = await self._program.store.sessions(agent=agent)
+        made = plan(records, self._clock.now_ms(), rules, self._stays)
+        gone = [*made.old, *made.over]
+        files = await asyncio.to_thread(self._surplus, agent)
+        if rules.mode == "warn":
+            _warn(agent, made, files)
+            return
+        for number, record in enumerate(gone):
+            await self._put_aside(record)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        folder, now_ms = self._program.paths.sessions_dir(agent), self._clock.now_ms()
+        removed = await asyncio.to_thread(_remove, folder, files)
+        rotated = await asyncio.to_thread(_rotate, folder / INDEX, rules.rotate_bytes, now_ms)
+        if gone or removed or rotated:
+            log.info(
+                "agent %s: %d sessions put aside, %d old transcripts removed%s",
+                agent, len(gone), removed, ", sessions.json copied" if rotated else "",
+            )  # fmt: skip
+
+    def _stays(self, record: SessionRecord) -> bool:
+        is_busy = self._program.live_runs(record.key) or self._program.waiting(record.key)
+        return bool(is_busy) or record.key == main_key(record.agent)
+
+    async def _put_aside(self, planned: SessionRecord) -> None:
+        """Unless somebody has used it since it was looked at."""
+        async with self._program.lanes.enter(f"session:{planned.key}"):
+            now = await self._program.store.session(planned.key)
+            if now is not None and now.version == planned.version and not self._stays(now):
+                await self._program.sessions.delete(planned.key, self._clock.now_ms())
+
+    def _surplus(self, agent: str) -> tuple[str, ...]:
+        """Transcripts put aside that are more than are kept."""
+        found = list[tuple[str, int, float]]()
+        with (
+            contextlib.suppress(OSError),
+            os.scandir(self._program.paths.sessions_dir(agent)) as entries,
+        ):
+            for entry in entries:
+                if _ARCHIVED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    found.append((entry.name, status.st_size, status.st_mtime))
+        return over_budget(found, self._archive_bytes)
+
+
+def _warn(agent: str, made: Plan, files: Sequence[str]) -> None:
+    if not made.old and not made.over and not files:
+        return
+    log.warning(
+        "agent %s has %d sessions unused for long, %d more than it may keep, and %d old"
+        " transcripts over the budget; with session.maintenance.mode enforce they are put aside",
+        agent, len(made.old), len(made.over), len(files),
+    )  # fmt: skip
+
+
+def _remove(folder: Path, names: Sequence[str]) -> int:
+    removed = 0
+    for name in names:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+            removed += 1
+    return removed
+
+
+def _rotate(index: Path, most_bytes: int, now_ms: int) -> bool:
+    """Keep a copy of a sessions.json that is too large, and of those copies the newest."""
+    try:
+        if index.lstat().st_size <= most_bytes:
+            return False
+        # Its place is taken by a new file at each write: a second name keeps this one.
+        os.link(index, index.with_name(f"{INDEX}.bak.{now_ms}"))
+    except OSError:
+        return False
+    copies = sorted(index.parent.glob(f"{INDEX}.bak.*"), key=lambda path: path.stat().st_mtime)
+    _remove(index.parent, [copy.name for copy in copies[:-BACKUPS]])
+    return True

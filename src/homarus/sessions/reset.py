@@ -1,0 +1,139 @@
+"""When a conversation begins anew: each day at an hour, after a pause, or when a person says so.
+
+Pure. A conversation is judged when a message arrives for it; nothing happens to one that nobody
+writes to. Where nothing is configured: each day at 04:00, by the clock of this machine.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import Literal, TypeAlias
+
+from homarus.config import schema
+from homarus.core.keys import is_cron, is_subagent, parse_agent_key, thread_parent
+from homarus.core.value import dataclass
+from homarus.store.base import SessionRecord
+
+ResetType: TypeAlias = Literal["direct", "group", "thread"]
+
+AT_HOUR = 4
+IDLE_MINUTES = 60
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPolicy:
+    """When a conversation is over. A pause counts in both modes, where one is set."""
+
+    mode: Literal["daily", "idle"] = "daily"
+    at_hour: int = AT_HOUR
+    idle_minutes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Whether a conversation goes on, and the times that decide it."""
+
+    is_fresh: bool
+    began_ms: int | None = None  # the day that it must have been used in
+    expires_ms: int | None = None
+
+
+def reset_type(key: str, *, chat_type: str = "") -> ResetType:
+    """What sort of conversation a key names; its entry may know better."""
+    if thread_parent(key):
+        return "thread"
+    marks = {*key.lower().split(":")}
+    is_group = chat_type in {"group", "channel"} or marks & {"group", "channel"}
+    return "group" if is_group else "direct"
+
+
+def reset_policy(
+    config: schema.Session, kind: ResetType, *, own: schema.Reset | None = None
+) -> ResetPolicy:
+    """What holds for a sort of conversation; `own` is what is said of its channel."""
+    by_type = None if own else _of_type(config.reset_by_type, kind)
+    said = [one for one in (own, by_type, config.reset) if one]
+    paused = None if own else config.idle_minutes
+    only_paused = paused is not None and not (config.reset or config.reset_by_type)
+    mode = next((one.mode for one in said if one.mode), "idle" if only_paused else "daily")
+    at_hour = next((one.at_hour for one in said if one.at_hour is not None), AT_HOUR)
+    minutes = next((one.idle_minutes for one in said if one.idle_minutes is not None), paused)
+    if minutes is None and mode == "idle":
+        minutes = IDLE_MINUTES
+    return ResetPolicy(mode, min(max(at_hour, 0), 23), None if minutes is None else max(minutes, 1))
+
+
+def _of_type(by_type: schema.ResetByType | None, kind: ResetType) -> schema.Reset | None:
+    if by_type is None:
+        return None
+    if kind == "direct":
+        return by_type.direct or by_type.dm
+    return by_type.group if kind == "group" else by_type.thread
+
+
+def policy_of(config: schema.Session, record: SessionRecord, channel: str = "") -> ResetPolicy:
+    """What holds for one conversation, when a message comes for it by this channel."""
+    said = record.data.get("chatType")
+    kind = reset_type(record.key, chat_type=said if isinstance(said, str) else "")
+    names = {name.strip().lower(): rule for name, rule in config.reset_by_channel.items()}
+    return reset_policy(config, kind, own=names.get(channel.strip().lower()))
+
+
+def freshness(
+    updated_ms: int, now_ms: int, policy: ResetPolicy, zone: tzinfo | None = None
+) -> Freshness:
+    """Whether what was last used then goes on now. Without `zone`, by this machine's clock."""
+    began_ms = day_began_ms(now_ms, policy.at_hour, zone) if policy.mode == "daily" else None
+    expires_ms = None
+    if policy.idle_minutes is not None:
+        expires_ms = updated_ms + policy.idle_minutes * _MINUTE_MS
+    over = (began_ms is not None and updated_ms < began_ms) or (
+        expires_ms is not None and now_ms > expires_ms
+    )
+    return Freshness(not over, began_ms, expires_ms)
+
+
+def is_stale(record: SessionRecord, now_ms: int, policy: ResetPolicy) -> bool:
+    """Whether the next message begins a new conversation.
+
+    One that was never used does not; nor does one between programs: what a job or a subagent
+    does is over when its work is.
+    """
+    if not record.version or is_cron(record.key) or is_subagent(record.key):
+        return False
+    return not freshness(record.updated_ms, now_ms, policy).is_fresh
+
+
+def is_fresh(config: schema.Session, record: SessionRecord, channel: str, now_ms: int) -> bool:
+    """Whether a message that comes by this channel goes on with its conversation."""
+    return not is_stale(record, now_ms, policy_of(config, record, channel))
+
+
+def day_began_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
+    """The last time it was that hour."""
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
+    began = now.replace(hour=at_hour, minute=0, second=0, microsecond=0)
+    if began > now:
+        began -= timedelta(days=1)
+    return round(began.timestamp() * 1000)
+
+
+def after_trigger(text: str, triggers: Sequence[str]) -> str | None:
+    """What stands behind the words that begin a new conversation; None when they are not there."""
+    said = text.strip()
+    for trigger in triggers:
+        word = trigger.strip()
+        if not word or not said.lower().startswith(word.lower()):
+            continue
+        rest = said[len(word) :]
+        if not rest or rest[0].isspace():
+            return rest.strip()
+    return None
+
+
+def channel_in(key: str) -> str:
+    """The channel that a key names; "" when it names none."""
+    parsed = parse_agent_key(key)
+    parts = (parsed.rest if parsed else key).lower().split(":")
+    known = len(parts) > 2 and {"direct", "dm", "group", "channel"} & {*parts[1:3]}
+    return parts[0] if known else ""

@@ -1,0 +1,59 @@
+"""Settings of a session that people change: what each may be, and what it is stored as. Pure.
+
+A command in a chat and a client's `sessions.patch` read their words here, so that both take and
+store the same.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from homarus.core.errors import UserError
+from homarus.core.message import Json
+from homarus.sessions import levels
+
+Reader: TypeAlias = Callable[[str], str | None]
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "execHost": ("sandbox", "gateway", "node"),
+    "execSecurity": ("deny", "allowlist", "full"),
+    "execAsk": ("off", "on-miss", "always"),
+    "sendPolicy": ("allow", "deny"),
+    "groupActivation": ("mention", "always"),
+}
+LEVELS: Final[Mapping[str, tuple[Reader, str]]] = {
+    "thinkingLevel": (levels.think_level, "off, minimal, low, medium, high or xhigh"),
+    "verboseLevel": (levels.verbose_level, "off, on or full"),
+    "reasoningLevel": (levels.reasoning_level, "off, on or stream"),
+    "elevatedLevel": (levels.elevated_level, "off, on, ask or full"),
+    "responseUsage": (levels.usage_display, "off, tokens or full"),
+}
+_OFF_IS_NONE: Final = frozenset({"reasoningLevel", "responseUsage"})
+
+
+def to_field(name: str, value: Json) -> Json:
+    """What is stored for a word: None takes the field away. A UserError says which there are."""
+    if name in LEVELS:
+        level = read_level(name, value)
+        return None if level == "off" and name in _OFF_IS_NONE else level
+    if name in CHOICES and value not in CHOICES[name]:
+        raise UserError(f"invalid {name}", fix=f"use {', '.join(CHOICES[name])}")
+    return value
+
+
+def read_level(name: str, word: str) -> str:
+    """The level a word means."""
+    read, words = LEVELS[name]
+    level = read(word)
+    if level is None:
+        raise UserError(f"invalid {name}", fix=f"use {words}")
+    return level
+
+
+def check_thinking(level: str | None, ref: str) -> None:
+    """The hardest thinking is for a few models; `ref` is `provider/model`."""
+    provider, _, model = ref.partition("/")
+    if level == "xhigh" and "xhigh" not in levels.think_levels(provider, model):
+        raise UserError(
+            f"thinkingLevel xhigh is not supported by {ref}",
+            fix=f"use {', '.join(levels.think_labels(provider, model))}",
+        )

@@ -1,0 +1,233 @@
+"""What is true of the journal in PostgreSQL alone: other processes, and a server that goes away."""
+
+import asyncio
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from homarus.core.errors import LeaseLost, StoreError
+from homarus.core.message import Address, Inbound
+from homarus.store.journal import OPEN, Accepted, Journal
+from homarus.store.postgres import PostgresJournal, open_journal
+from homarus.store.postgres_rows import MIGRATIONS
+
+pytestmark = pytest.mark.peers
+
+HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"h{uuid4().hex}"
+
+
+async def accept(journal: Journal) -> Accepted:
+    return (await journal.accept("s", HELLO, at_ms=1)).row
+
+
+def end_connections(uri: str) -> None:
+    """As if the server had been restarted."""
+    with psycopg.connect(uri, autocommit=True) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+
+def test_processes_that_begin_together_make_the_tables_once(postgres_uri: str, schema: str) -> None:
+    async def begin() -> int:
+        async with open_journal(postgres_uri, schema=schema) as journal:
+            return len(await journal.rows())
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(begin()) for _ in range(5)]
+        assert [task.result() for task in tasks] == [0] * 5
+
+    asyncio.run(main())
+
+
+def test_tables_of_a_newer_version_are_refused(postgres_uri: str, schema: str) -> None:
+    async def begin() -> None:
+        async with open_journal(postgres_uri, schema=schema):
+            pass
+
+    asyncio.run(begin())
+    with psycopg.connect(postgres_uri, autocommit=True) as db:
+        db.execute(f"UPDATE {schema}.meta SET value = 99 WHERE key = 'schema'")
+    with pytest.raises(StoreError, match="schema 99, of a newer Homarus") as caught:
+        asyncio.run(begin())
+    assert str(len(MIGRATIONS)) in caught.value.message and caught.value.fix == "upgrade homarus"
+
+
+def test_a_server_that_is_not_there_is_said() -> None:
+    async def begin() -> None:
+        async with open_journal("postgresql://127.0.0.1:1/nowhere"):
+            pass
+
+    with pytest.raises(StoreError, match="PostgreSQL") as caught:
+        asyncio.run(begin())
+    assert "check the server" in caught.value.fix
+
+
+def test_a_lease_is_one_processes_at_a_time(postgres_uri: str, schema: str) -> None:
+    async def main() -> None:
+        async with (
+            open_journal(postgres_uri, schema=schema) as one,
+            open_journal(postgres_uri, schema=schema) as other,
+            asyncio.timeout(60),
+        ):
+            asked, taken = asyncio.Event(), asyncio.Event()
+
+            async def take() -> int:
+                asked.set()
+                async with other.lease("session:x") as lease:
+                    taken.set()
+                    return lease.token
+
+            async with asyncio.TaskGroup() as group, one.lease("session:x") as first:
+                task = group.create_task(take())
+                await asked.wait()
+                async with other.lease("session:y"), one.lease("session:z"):
+                    assert not taken.is_set()  # the others go on meanwhile
+            assert task.result() > first.token
+
+    asyncio.run(main())
+
+
+def test_a_waiter_that_is_cancelled_leaves_no_lock(postgres_uri: str, schema: str) -> None:
+    async def main() -> None:
+        async with (
+            open_journal(postgres_uri, schema=schema) as one,
+            open_journal(postgres_uri, schema=schema) as other,
+            asyncio.timeout(60),
+        ):
+
+            async def take() -> None:
+                async with other.lease("session:x"):
+                    await asyncio.Event().wait()
+
+            for turns in (0, 1, 3, 10, 100):
+                async with asyncio.TaskGroup() as group:
+                    task = group.create_task(take())
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                async with one.lease("session:x"):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_a_lost_connection_is_a_lost_lease(postgres_uri: str, schema: str) -> None:
+    async def main() -> None:
+        async with (
+            open_journal(postgres_uri, schema=schema) as one,
+            open_journal(postgres_uri, schema=schema) as other,
+            asyncio.timeout(60),
+        ):
+            row = await accept(one)
+            async with one.lease("session:x") as first:
+                async with one.commit() as unit:
+                    unit.start([row.id], first, run=row.id)
+                await asyncio.to_thread(end_connections, postgres_uri)
+                await wait_until_served(one)
+                await wait_until_served(other)
+                async with other.lease("session:x") as second:
+                    assert second.token > first.token
+                    async with other.commit() as unit:
+                        unit.start([row.id], second, run=row.id)
+                    with pytest.raises(LeaseLost):
+                        async with one.commit() as unit:
+                            unit.settle([row.id], first, "answered", at_ms=2)
+                    async with other.commit() as unit:
+                        unit.settle([row.id], second, "answered", at_ms=2)
+            (done,) = await one.rows()
+            assert (done.state, done.attempts) == ("answered", 2)
+            async with one.lease("session:x") as third:  # it asks by a new connection
+                assert third.token > second.token
+
+    asyncio.run(main())
+
+
+async def wait_until_served(journal: PostgresJournal) -> None:
+    """The first to use a dead connection is told; then there are new ones."""
+    while True:
+        try:
+            await journal.rows(*OPEN)
+        except StoreError:
+            continue
+        return
+
+
+def test_who_knows_that_its_lease_is_lost_writes_nothing_more(
+    postgres_uri: str, schema: str
+) -> None:
+    async def main() -> None:
+        async with open_journal(postgres_uri, schema=schema) as journal, asyncio.timeout(60):
+            row = await accept(journal)
+            async with journal.lease("session:x") as held:
+                await asyncio.to_thread(end_connections, postgres_uri)
+                await wait_until_served(journal)
+                with pytest.raises(StoreError):  # by the connection that held the first
+                    async with journal.lease("session:y"):
+                        pass
+                with pytest.raises(LeaseLost, match="lost"):
+                    async with journal.commit() as unit:
+                        unit.start([row.id], held, run=row.id)
+            assert [found.state for found in await journal.rows()] == ["accepted"]
+
+    asyncio.run(main())
+
+
+def test_nobody_takes_over_between_the_look_and_the_commit(postgres_uri: str, schema: str) -> None:
+    """A unit that holds a row, and one that starts it anew: whoever is second waits."""
+
+    async def main() -> None:
+        async with (
+            open_journal(postgres_uri, schema=schema) as one,
+            open_journal(postgres_uri, schema=schema) as other,
+            asyncio.timeout(60),
+        ):
+            row = await accept(one)
+            for _ in range(20):
+                async with one.lease("session:x") as first, one.commit() as unit:
+                    unit.start([row.id], first, run=row.id)
+                async with other.lease("session:x") as second:
+                    pass
+                kept: list[str] = []
+
+                async def work(first: object = first, kept: list[str] = kept) -> None:
+                    try:
+                        async with one.commit() as unit:
+                            unit.hold([row.id], first)  # type: ignore[arg-type] # the lease
+                            unit.call_started(row.id, first, "c")  # type: ignore[arg-type] # too
+                            unit.call_ended(row.id, first, "c")  # type: ignore[arg-type] # too
+                    except LeaseLost:
+                        kept.append("late")
+
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(work())
+                    async with other.commit() as unit:
+                        unit.start([row.id], second, run=row.id)
+                assert kept in ([], ["late"])
+                assert await one.calls(row.id) == frozenset()
+                with pytest.raises(LeaseLost):
+                    async with one.commit() as unit:
+                        unit.hold([row.id], first)
+
+    asyncio.run(main())
+
+
+def test_what_was_closed_refuses(postgres_uri: str, schema: str) -> None:
+    async def main() -> None:
+        async with open_journal(postgres_uri, schema=schema) as journal:
+            await accept(journal)
+        with pytest.raises(StoreError, match="closed"):
+            await journal.rows()
+        with pytest.raises(StoreError, match="closed"):
+            async with journal.lease("x"):
+                pass
+
+    asyncio.run(main())

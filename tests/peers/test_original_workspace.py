@@ -1,0 +1,123 @@
+"""A workspace that the original made: it loads as it is, and a chat leaves it as it was."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from homarus.agent.files import Reader
+from homarus.agent.injection import names_for
+from homarus.agent.workspace import read_state
+from homarus.testing.model_server import ModelServer, Say
+from tests.e2e.program import Home
+from tests.peers.gateway import new_home
+from tests.peers.install import Original, cache
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
+
+SETUP_S = 180
+EXPECTED = {"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md"}
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file below a folder, its bytes and when it was written; git's own included."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+@pytest.fixture
+def lived_in(original: Original, tmp_path: Path) -> Path:
+    """What `setup` of the original makes, with a memory added by hand."""
+    home, workspace = tmp_path / "original", tmp_path / "workspace"
+    home.mkdir()
+    compiled = cache() / "tmp"
+    compiled.mkdir(exist_ok=True)
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "NO_COLOR": "1",
+        "TMPDIR": str(compiled),
+    }
+    done = subprocess.run(
+        original.command("setup", "--workspace", str(workspace)),
+        env=env,
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SETUP_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (workspace / "MEMORY.md").write_text("- Ann's boat is called Lobster.\n", encoding="utf-8")
+    return workspace
+
+
+@pytest.fixture
+def home(lived_in: Path, model: ModelServer, tmp_path: Path) -> Home:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    home = new_home(ours, kept, model)
+    file = home.state / "openclaw.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config["agents"]["defaults"]["workspace"] = str(lived_in)
+    home.configure(config)
+    return home
+
+
+def test_it_loads_unchanged_and_a_chat_changes_nothing(
+    home: Home, lived_in: Path, model: ModelServer
+) -> None:
+    before = contents(lived_in)
+    assert EXPECTED | {"BOOTSTRAP.md"} <= before.keys()
+    assert read_state(lived_in).get("bootstrapSeededAt")
+    loaded = {file.name: file for file in Reader().load(lived_in, names_for("main"))}
+    for name in EXPECTED:
+        assert loaded[name].text == before[name][0].decode().strip() and not loaded[name].missing
+    model.script([Say("Ahoy.")])
+    done = home.run("agent", "--message", "Hello", "--json")
+    assert done.status == 0, done.err
+    assert "Ahoy." in done.out
+    sent = json.dumps(model.requests[-1].body, ensure_ascii=False)
+    assert "Ann's boat is called Lobster." in sent
+    assert "BOOTSTRAP.md comes first" in sent
+    assert contents(lived_in) == before
+    assert home.run("setup").status == 0  # which fills in what is missing, and only that
+    after = contents(lived_in)
+    assert {name: after[name] for name in before} == before
+
+
+def test_our_workspace_is_one_the_original_leaves_alone(
+    original: Original, home: Home, model: ModelServer, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "made-by-us"
+    file = home.state / "openclaw.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config["agents"]["defaults"]["workspace"] = str(workspace)
+    home.configure(config)
+    model.script([Say("Ahoy.")])
+    assert home.run("agent", "--message", "Hello", "--json").status == 0
+    (workspace / "BOOTSTRAP.md").unlink()
+    before = contents(workspace)
+    env = {**home.env, "HOME": str(tmp_path / "original"), "NO_COLOR": "1"}
+    env["TMPDIR"] = str(cache() / "tmp")
+    subprocess.run(
+        original.command("setup", "--workspace", str(workspace)),
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=SETUP_S,
+        check=True,
+    )
+    after = contents(workspace)
+    assert "BOOTSTRAP.md" not in after
+    ours = {name: data for name, (data, _) in before.items() if not name.startswith(".")}
+    assert {name: data for name, (data, _) in after.items() if not name.startswith(".")} == ours

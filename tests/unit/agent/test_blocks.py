@@ -1,0 +1,215 @@
+"""Cutting a growing answer into blocks, joining small ones, pausing between them."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.agent.blocks import (
+    NATURAL_MS,
+    Block,
+    Chunker,
+    Chunking,
+    Coalescer,
+    Coalescing,
+    Pace,
+    Preference,
+)
+
+WORDS = st.sampled_from(
+    ["a", "word", "Lobster", " ", "\n", "\n\n", ". ", "!", "x" * 30, "。", "é🦞"]
+)
+TEXTS = st.lists(WORDS, max_size=60).map("".join)
+NOISE = st.lists(
+    st.sampled_from(["```py\n", "```", "~~~\n", "\n", "x = 1\n", "word ", "\n\n", "   ", "`", "."]),
+    max_size=40,
+).map("".join)
+FENCED = st.builds(
+    lambda marker, lines: f"\n{marker}py\n{lines}{marker}\n",
+    st.sampled_from(["```", "~~~"]),
+    st.lists(st.sampled_from(["x = 1\n", "\n", "if x:\n", "    call(x)\n"]), max_size=12).map(
+        "".join
+    ),
+)
+CODE = st.lists(st.one_of(FENCED, st.sampled_from(["Words here. ", "More\n\n"])), max_size=6).map(
+    "".join
+)
+FENCE_LINE = re.compile(r"^(?:```|~~~)(?:py)?$", re.MULTILINE)
+RULES = st.builds(
+    Chunking,
+    st.integers(1, 80),
+    st.integers(12, 90),
+    st.sampled_from(["paragraph", "newline", "sentence"]),
+    st.booleans(),
+)
+STEPS = st.lists(st.integers(1, 20), min_size=1, max_size=8)
+
+
+def cut(text: str, steps: list[int]) -> list[str]:
+    pieces, at, turn = [], 0, 0
+    while at < len(text):
+        step = steps[turn % len(steps)]
+        pieces.append(text[at : at + step])
+        at, turn = at + step, turn + 1
+    return pieces
+
+
+def chunks(text: str, rules: Chunking, steps: list[int]) -> list[str]:
+    chunker = Chunker(rules)
+    found = [chunk for piece in cut(text, steps) for chunk in chunker.add(piece)]
+    return [chunk.text for chunk in (*found, *chunker.flush())]
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+@given(TEXTS, RULES, STEPS)
+def test_nothing_is_lost_or_doubled_and_nothing_is_too_long(
+    text: str, rules: Chunking, steps: list[int]
+) -> None:
+    found = chunks(text, rules, steps)
+    assert bare("".join(found)) == bare(text)
+    assert all(0 < len(chunk) <= rules.max_chars and chunk.strip() for chunk in found)
+
+
+@given(TEXTS, RULES, STEPS)
+def test_only_the_last_block_may_be_short(text: str, rules: Chunking, steps: list[int]) -> None:
+    if rules.by_paragraph or any(len(word) > 8 for word in text.split()):
+        return
+    for chunk in chunks(text, rules, steps)[:-1]:
+        # White space at its ends is not sent; a word too long to fit may leave a short one.
+        assert len(chunk) + 16 >= min(rules.min_chars, rules.max_chars)
+
+
+@settings(max_examples=300)
+@given(CODE, RULES, STEPS)
+def test_every_block_closes_the_fences_it_opens(
+    text: str, rules: Chunking, steps: list[int]
+) -> None:
+    found = chunks(text, rules, steps)
+    # Apart from the lines of fences, all is there, in order.
+    assert bare(re.sub(FENCE_LINE, "", "\n".join(found))) == bare(re.sub(FENCE_LINE, "", text))
+    for chunk in found:
+        assert len(re.findall(FENCE_LINE, chunk)) % 2 == 0
+        assert len(chunk) <= rules.max_chars + 5
+
+
+@settings(max_examples=300)
+@given(NOISE, RULES, STEPS)
+def test_any_text_comes_out_whole_and_in_order(
+    text: str, rules: Chunking, steps: list[int]
+) -> None:
+    out = iter(bare("".join(chunks(text, rules, steps))))
+    assert all(ch in out for ch in bare(text).replace("`", "").replace("~", ""))
+
+
+def test_code_is_cut_after_a_line() -> None:
+    code = "".join(f"line_{number} = {number}\n" for number in range(30))
+    found = chunks(f"```py\n{code}```\n", Chunking(50, 100), [7])
+    assert len(found) > 3
+    for chunk in found:
+        lines = chunk.strip().split("\n")
+        assert lines[0] == "```py" and lines[-1] == "```"
+        assert all(line.count("=") == 1 for line in lines[1:-1])
+
+
+def test_text_after_a_cut_fence_does_not_begin_with_an_empty_one() -> None:
+    code = "x = 1\n" * 9
+    found = chunks(
+        f"```py\n{code}```\nand then some more text follows here", Chunking(20, 60), [60]
+    )
+    assert found[-1] == "and then some more text follows here"
+
+
+@pytest.mark.parametrize("info", ["x" * 5_000, "`", "py"])
+def test_a_fence_with_a_long_first_line_still_comes_to_an_end(info: str) -> None:
+    text = f"```{info}\n" + "y" * 3_000
+    found = chunks(text, Chunking(10, 20), [50])
+    assert sum(len(chunk) for chunk in found) < 10 * len(text)
+
+
+def test_a_marker_in_mid_line_opens_no_fence_in_the_next_block() -> None:
+    found = chunks("a" * 18 + "```" + "b" * 30, Chunking(5, 20), [9])
+    assert not any(chunk.startswith("```") for chunk in found)
+
+
+@pytest.mark.parametrize(
+    ("prefer", "first"),
+    [
+        ("paragraph", "One two. Three\nfour."),
+        ("newline", "One two. Three\nfour."),
+        ("sentence", "One two. Three\nfour.\n\nFive six."),
+    ],
+)
+def test_each_preference_has_its_pause(prefer: Preference, first: str) -> None:
+    chunker = Chunker(Chunking(5, 40, prefer))
+    assert chunker.add("One two. Three\nfour.\n\nFive six. Seven")[0].text == first
+
+
+def test_a_long_link_is_not_torn_from_its_beginning_when_there_is_a_space_before_it() -> None:
+    link = "https://example.org/" + "x" * 30
+    assert chunks(f"See {link} now", Chunking(20, 52), [99])[:2] == ["See", link]
+
+
+RULES_OF_JOINING = Coalescing(20, 40, 1.0)
+
+
+@given(TEXTS, RULES, STEPS)
+def test_joined_blocks_read_like_the_text(text: str, rules: Chunking, steps: list[int]) -> None:
+    chunker = Chunker(rules)
+    found = [chunk for piece in cut(text, steps) for chunk in chunker.add(piece)]
+    found += chunker.flush()
+    joined = "".join(chunk.gap + chunk.text.strip() for chunk in found)
+    assert joined.split() == text.split()
+    assert len(re.findall(r"\n\s*\n", joined)) == len(re.findall(r"\n\s*\n", text.strip()))
+
+
+def test_small_blocks_are_joined_until_they_are_enough() -> None:
+    joined = Coalescer(RULES_OF_JOINING)
+    assert joined.add(Block("eight ch"), 0.0) == []
+    assert joined.due_s == 1.0
+    assert joined.add(Block("and ten ch"), 0.5) == [Block("eight ch\n\nand ten ch")]
+    assert joined.flush() == []
+
+
+def test_what_waits_goes_when_nothing_comes() -> None:
+    joined = Coalescer(RULES_OF_JOINING)
+    joined.add(Block("eight ch"), 3.0)
+    assert joined.tick(3.9) == []
+    assert joined.tick(4.0) == [Block("eight ch")]
+    assert joined.tick(99.0) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Block("to another", reply_to="7"),
+        Block("with a picture", media=("./a.png",)),
+        Block("a thought", "reasoning"),
+        Block("this one is too long for both of them to fit"),
+    ],
+)
+def test_what_does_not_belong_together_is_not_joined(other: Block) -> None:
+    joined = Coalescer(RULES_OF_JOINING)
+    joined.add(Block("first"), 0.0)
+    assert [*joined.add(other, 0.0), *joined.flush()] == [Block("first"), other]
+
+
+@given(st.lists(st.sampled_from([Block("a"), Block("b" * 15), Block("c", reply_to="1")])))
+def test_joining_keeps_the_order_and_loses_nothing(blocks: list[Block]) -> None:
+    joined = Coalescer(RULES_OF_JOINING)
+    out = [ready for block in blocks for ready in joined.add(block, 0.0)] + joined.flush()
+    assert bare("".join(b.text for b in out)) == "".join(b.text for b in blocks)
+    assert all(len(block.text) <= 40 for block in out)
+
+
+def test_the_first_block_does_not_wait_and_the_others_do() -> None:
+    pace, again = Pace(NATURAL_MS, "run-1"), Pace(NATURAL_MS, "run-1")
+    waits = [pace.next_s() for _ in range(20)]
+    assert waits[0] == 0 and all(0.8 <= wait <= 2.5 for wait in waits[1:])
+    assert len(set(waits)) > 10
+    assert waits == [again.next_s() for _ in range(20)]
+    assert Pace((900, 100), "x").next_s() == 0  # the wrong way round is no error
+    assert [Pace(None, "x").next_s() for _ in range(3)] == [0, 0, 0]

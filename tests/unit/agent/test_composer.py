@@ -1,0 +1,172 @@
+"""A prompt put together from a workspace: who sees what, and that nothing volatile gets in."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from homarus.agent.agent import Agent
+from homarus.agent.composer import Composer
+from homarus.agent.injection import WorkspaceFile
+from homarus.agent.prompt_report import Place, describe, read_report
+from homarus.agent.workspace import seed
+from homarus.core.errors import UserError
+from homarus.providers.base import ToolSpec
+from homarus.providers.catalog import Model
+
+TOOLS = (ToolSpec("read", "Read a file. More.", {"type": "object", "properties": {"path": {}}}),)
+MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:1"
+LARGE = Model("mock", "mock-1")
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    seed(tmp_path)
+    (tmp_path / "MEMORY.md").write_text("- Ann's door code is 4711.")
+    return tmp_path
+
+
+def agent(workspace: Path, **more: object) -> Agent:
+    return Agent("main", "Homarus", workspace, timezone="Europe/Berlin", **more)  # type: ignore[arg-type] # named as the fields are
+
+
+def test_what_is_private_stays_out_of_groups(home: Path) -> None:
+    composer = Composer()
+    assert "4711" in composer.compose(agent(home), MAIN, LARGE, TOOLS).text
+    text = composer.compose(agent(home), GROUP, LARGE, TOOLS).text
+    assert "4711" not in text and "BOOTSTRAP" not in text and "a group on telegram" in text
+
+
+def test_a_group_is_told_whether_it_hears_everything(home: Path) -> None:
+    entry = {"groupActivation": "always"}
+    text = Composer().compose(agent(home), GROUP, LARGE, TOOLS, entry=entry).text
+    assert "You hear everything" in text
+
+
+def test_an_agent_is_called_as_its_owner_says_else_as_it_says_itself(home: Path) -> None:
+    composer = Composer()
+    assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Homarus,")
+    (home / "IDENTITY.md").write_text("- Name: Ada\n")
+    assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Ada,")
+    named = agent(home, is_named=True)
+    assert composer.compose(named, MAIN, LARGE, ()).text.startswith("You are Homarus,")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(st.lists(st.text("abc.-", min_size=1, max_size=8), max_size=6), st.booleans())
+def test_what_happens_around_a_conversation_changes_nothing_in_its_prompt(
+    home: Path, names: list[str], fresh: bool
+) -> None:
+    """Other files, another order of the folder, other conversations, another process."""
+    composer = Composer()
+    first = composer.compose(agent(home), MAIN, LARGE, TOOLS).text
+    for name in names:
+        other = home / f"note-{name}.md"
+        other.write_text(name)
+    composer.compose(agent(home), GROUP, LARGE, TOOLS)
+    (home / "memory").mkdir(exist_ok=True)
+    (home / "memory" / "2026-04-15.md").write_text("a new day")
+    again = Composer() if fresh else composer
+    assert again.compose(agent(home), MAIN, LARGE, TOOLS).text == first
+
+
+def test_the_same_prompt_is_not_made_again(home: Path) -> None:
+    composer = Composer()
+    first = composer.compose(agent(home), MAIN, LARGE, TOOLS)
+    assert composer.compose(agent(home), MAIN, LARGE, TOOLS) is first
+    (home / "SOUL.md").write_text("Be terse.")
+    assert "Be terse." in composer.compose(agent(home), MAIN, LARGE, TOOLS).text
+
+
+def test_a_hook_may_replace_the_files(home: Path) -> None:
+    composer = Composer()
+    files = [
+        WorkspaceFile("SOUL.md", file.path, "You are a pirate.") if file.name == "SOUL.md" else file
+        for file in composer.files(agent(home), MAIN)
+    ]
+    text = composer.compose(agent(home), MAIN, LARGE, TOOLS, files=files).text
+    assert "You are a pirate." in text and "Be useful before" not in text
+
+
+def test_a_small_window_gets_little_and_a_model_without_tools_none(home: Path) -> None:
+    composer = Composer()
+    (home / "AGENTS.md").write_text("x" * 30_000)
+    small = composer.compose(agent(home), MAIN, Model("m", "s", window=8_192), TOOLS)
+    assert small.profile == "small" and len(small.text) < 4_096
+    tiny = Model("m", "t", window=4_096, calls_tools=False)
+    embedded = composer.compose(agent(home), MAIN, tiny, TOOLS)
+    assert embedded.profile == "embedded" and embedded.facts.tools == ()
+    assert len(embedded.text) < 900
+    dumb = composer.compose(agent(home), MAIN, Model("m", "d", calls_tools=False), TOOLS)
+    assert dumb.profile == "full" and "## Tools" not in dumb.text
+
+
+def test_files_never_take_more_than_a_quarter_of_a_window(home: Path) -> None:
+    for name in ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md"):
+        (home / name).write_text("x" * 100_000)
+    made = Composer().compose(agent(home), MAIN, Model("m", "w", window=32_768), TOOLS)
+    assert sum(len(file.text) for file in made.facts.files) <= 32_768
+
+
+def test_a_workspace_that_is_gone_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        Composer().compose(agent(tmp_path / "gone"), MAIN, LARGE, TOOLS)
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def test_the_report_tells_of_every_part_and_comes_back_whole(home: Path) -> None:
+    (home / "AGENTS.md").write_text("x" * 30_000)
+    (home / "USER.md").unlink()
+    composer = Composer()
+    prompt = composer.compose(agent(home), MAIN, LARGE, TOOLS)
+    report = composer.report(prompt, Place(MAIN, "id-1", "mock", "mock-1", 17))
+    told = json.loads(json.dumps(report.to_json()))
+    assert read_report(told) == report
+    assert report.chars == len(prompt.text)
+    assert sum(part.chars for part in report.sections) + 2 * (len(report.sections) - 1) == (
+        report.chars
+    )
+    files = {file.name: file for file in report.files}
+    assert files["AGENTS.md"].truncated and files["AGENTS.md"].raw_chars == 30_000
+    assert files["AGENTS.md"].injected_chars <= 20_000 and files["USER.md"].missing
+    assert [(tool.name, tool.properties) for tool in report.tools] == [("read", 1)]
+    shown = describe(report, detail=True)
+    for piece in ("AGENTS.md: ", " of 30,000, cut", "USER.md: missing", "Safety: ", "read: "):
+        assert piece in shown
+
+
+def test_a_report_made_later_says_the_same(home: Path) -> None:
+    composer = Composer()
+    prompt = composer.compose(agent(home), MAIN, LARGE, TOOLS)
+    kept = composer.report(prompt, Place(MAIN, at_ms=1)).to_json()
+    assert composer.report(prompt, Place(MAIN, at_ms=2)).is_like(kept)
+    assert not composer.report(prompt, Place(MAIN, session_id="other")).is_like(kept)
+    assert not composer.report(prompt, Place(MAIN)).is_like(None)
+
+
+def test_the_originals_report_is_read_and_ours_has_all_its_keys(home: Path) -> None:
+    entries = json.loads((SAMPLES / "sessions.json").read_text("utf-8"))
+    theirs = next(e["systemPromptReport"] for e in entries.values() if "systemPromptReport" in e)
+    report = read_report(theirs)
+    assert report and report.chars == theirs["systemPrompt"]["chars"]
+    assert len(report.tools) == len(theirs["tools"]["entries"])
+    composer = Composer()
+    ours = composer.report(composer.compose(agent(home), MAIN, LARGE, TOOLS), Place(MAIN)).to_json()
+    assert theirs.keys() <= ours.keys()
+    for part in ("systemPrompt", "skills", "tools"):
+        assert theirs[part].keys() <= ours[part].keys()
+    for part in ("injectedWorkspaceFiles",):
+        assert theirs[part][0].keys() == ours[part][0].keys()
+    assert theirs["tools"]["entries"][0].keys() == ours["tools"]["entries"][0].keys()
+
+
+@pytest.mark.parametrize("kept", [None, 5, [], {}, {"systemPrompt": 3}, {"systemPrompt": {},
+    "tools": {"entries": [None, {"name": 4}]}, "sections": "x"}])  # fmt: skip
+def test_a_damaged_report_is_no_harm(kept: object) -> None:
+    report = read_report(kept)
+    assert report is None or describe(report, detail=True)

@@ -1,0 +1,85 @@
+"""What a person is told: plain words, something to do, and nothing of a vendor's."""
+
+import inspect
+
+import pytest
+
+from homarus.agent.excuse import excuse
+from homarus.core import errors
+from homarus.core.errors import (
+    AllFailed,
+    AuthFailed,
+    BadRequest,
+    ConfigError,
+    ContextOverflow,
+    HomarusError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    RunStopped,
+    SendFailed,
+    SpendCapped,
+    StoreError,
+    UnknownName,
+)
+
+RAW = '{"error": {"type": "x", "message": "sk-ant-123 at https://vendor.example"}}'
+MADE: dict[type[HomarusError], HomarusError] = {
+    AllFailed: AllFailed((AuthFailed(RAW), Overloaded(RAW))),
+    SendFailed: SendFailed(RAW, retryable=False),
+}
+CLASSES = [
+    kind
+    for kind in vars(errors).values()
+    if inspect.isclass(kind) and issubclass(kind, HomarusError)
+]
+VENDORS = [kind for kind in CLASSES if issubclass(kind, ProviderError | StoreError)]
+
+
+def made(kind: type[HomarusError], words: str = RAW) -> HomarusError:
+    if kind is UnknownName:
+        return UnknownName("model", "large", ("larger",))
+    return MADE.get(kind) or kind(words)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_has_words_for_a_person(kind: type[HomarusError]) -> None:
+    told = excuse(made(kind, "the door is not open for this"))
+    assert 20 <= len(told) <= 500
+    assert told[0].isupper() and told.endswith((".", ")"))
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("kind", VENDORS, ids=lambda kind: kind.__name__)
+def test_a_vendors_words_are_never_told(kind: type[HomarusError]) -> None:
+    told = excuse(made(kind))
+    assert "{" not in told and "sk-ant" not in told and "https" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (RateLimited("x", after_s=20), "in about 20 seconds"),
+        (RateLimited("x", after_s=600), "in about 10 minutes"),
+        (RateLimited("x", after_s=20_000), "in about 6 hours"),
+        (RateLimited("x"), "in a minute"),
+        (BadRequest("x", status=404), "does not know this model"),
+        (BadRequest("x", status=400), "Nothing said here is lost"),
+        (ContextOverflow("x"), "/compact"),
+        (ConfigError("bad", file="/home/me/openclaw.json", key="a.b"), "A setting is wrong: a.b."),
+        (UnknownName("model", "gtp", ("gpt",)), "Unknown model 'gtp' (did you mean gpt?)"),
+        (SpendCapped("today's budget is used up", fix="raise it"), "Today's budget is used up"),
+        (RunStopped("the run was ended"), "The run was ended."),
+        (AllFailed((AuthFailed("x"), AuthFailed("y"))), "refused the key"),
+        (
+            AllFailed((AuthFailed("x"), Overloaded("y"), ProviderError("z"))),
+            "(a key was refused, a service is overloaded, no answer came)",
+        ),
+    ],
+)
+def test_what_is_said_helps(error: HomarusError, says: str) -> None:
+    assert says in excuse(error)
+
+
+def test_a_file_of_the_machine_is_not_told() -> None:
+    assert "/home" not in excuse(ConfigError("bad", file="/home/me/openclaw.json", key="a.b"))

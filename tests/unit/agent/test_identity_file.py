@@ -1,0 +1,112 @@
+"""IDENTITY.md: read in two forms, written without losing a line; pictures only from inside."""
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.identity_file import (
+    MAX_AVATAR_BYTES,
+    Identity,
+    is_picture,
+    parse_identity,
+    read_identity,
+    read_picture,
+    write_identity,
+)
+from homarus.agent.workspace import seed
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+FRONT = """---
+name: Logic
+emoji: 🤖
+creature: AI assistant
+vibe: sharp, precise
+theme: dark
+avatar: ./avatar.png
+---
+# More
+"""
+
+
+def test_keys_at_the_top_are_read() -> None:
+    assert parse_identity(FRONT) == Identity(
+        name="Logic",
+        emoji="🤖",
+        avatar="./avatar.png",
+        creature="AI assistant",
+        vibe="sharp, precise",
+        theme="dark",
+    )
+
+
+def test_lines_are_read_as_people_write_them() -> None:
+    text = "# IDENTITY.md\n- **Name:** Ada\n- Emoji: 🦞\n  * vibe: calm\nAvatar: https://x.example/a.png"
+    assert parse_identity(text) == Identity("Ada", "🦞", "https://x.example/a.png", vibe="calm")
+
+
+def test_a_template_nobody_filled_in_says_nothing(tmp_path: Path) -> None:
+    seed(tmp_path)
+    assert read_identity(tmp_path) == Identity()
+    assert (
+        parse_identity("- Name: (pick one)\n- Emoji: [your sign]\n- Avatar: <path>") == Identity()
+    )
+    assert read_identity(tmp_path / "nowhere") == Identity()
+
+
+@given(st.text(max_size=500))
+def test_any_text_is_read(text: str) -> None:
+    found = parse_identity(text)
+    assert len(found.name) <= 100 and len(found.emoji) <= 16
+
+
+@pytest.mark.parametrize("text", ["- Name:\n- Other: kept\n", FRONT, "", "just words"])
+def test_a_name_is_written_and_the_rest_stays(text: str, tmp_path: Path) -> None:
+    (tmp_path / "IDENTITY.md").write_text(text)
+    write_identity(tmp_path, name="Nyx\n- Emoji: x", emoji="🌙", avatar=None)
+    written = (tmp_path / "IDENTITY.md").read_text()
+    found = parse_identity(written)
+    assert (found.name, found.emoji) == ("Nyx - Emoji: x", "🌙")
+    kept = [line for line in text.splitlines() if "ame:" not in line and "moji:" not in line]
+    assert [line for line in written.splitlines() if line in kept] == kept
+
+
+@pytest.mark.parametrize(
+    ("avatar", "inside"),
+    [
+        ("avatar.png", True),
+        ("./pictures/me.jpeg", True),
+        ("../secret.png", False),
+        ("a/../../b.png", False),
+        ("/etc/passwd.png", False),
+        ("~/x.png", False),
+        (".ssh/id.png", False),
+        ("avatar.svg", False),
+        ("https://x.example/a.png", False),
+        ("🦞", False),
+        ("a\nb.png", False),
+    ],
+)
+def test_a_picture_is_a_file_of_the_workspace(avatar: str, inside: bool) -> None:
+    assert is_picture(avatar) is inside
+
+
+def test_a_picture_is_what_its_bytes_say(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(PNG)
+    (tmp_path / "b.png").write_text("<svg onload=alert(1)>")
+    (tmp_path / "c.png").write_bytes(PNG + b"x" * MAX_AVATAR_BYTES)
+    (tmp_path / "d.webp").write_bytes(b"RIFF\0\0\0\0WEBPVP8 ")
+    (tmp_path / "e.gif").symlink_to("/etc/passwd")
+    os.link(tmp_path / "a.jpg", tmp_path / "f.png")
+    (tmp_path / "f.png").unlink()
+    kinds = {p: read_picture(tmp_path, p) for p in ("a.jpg", "b.png", "c.png", "d.webp", "e.gif")}
+    assert {name: found.mime for name, found in kinds.items() if found} == {
+        "a.jpg": "image/png",
+        "d.webp": "image/webp",
+    }
+    assert read_picture(tmp_path, "missing.png") is None

@@ -1,0 +1,118 @@
+"""Who sees which file, and how much of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.injection import (
+    ORDER,
+    Kind,
+    WorkspaceFile,
+    cut,
+    inject,
+    is_private,
+    kind_of,
+    names_for,
+)
+
+EVERYTHING = ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md",
+              "BOOTSTRAP.md", "MEMORY.md", "memory.md"]  # fmt: skip
+
+
+def file(name: str, text: str) -> WorkspaceFile:
+    return WorkspaceFile(name, f"/w/{name}", text)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("agent:main:main", "main"),
+        ("agent:main:telegram:direct:111", "main"),
+        ("agent:main:direct:ann", "main"),
+        ("agent:main:telegram:direct:heartbeat", "main"),
+        ("agent:main:telegram:direct:boot", "main"),
+        ("agent:main:openai-user:ann", "main"),
+        ("agent:main:telegram:group:-100", "group"),
+        ("agent:main:slack:channel:c1:thread:17.1", "group"),
+        ("agent:main:subagent:6f9d", "subagent"),
+        ("agent:main:cron:backup", "cron"),
+        ("agent:main:cron:backup:run:1", "cron"),
+        ("agent:main:hook:gmail", "hook"),
+        ("hook:gmail", "hook"),
+        ("agent:main:heartbeat", "heartbeat"),
+        ("agent:main:main:heartbeat", "heartbeat"),
+        ("agent:main:boot", "boot"),
+        ("global", "group"),
+        ("unknown", "group"),
+        ("", "group"),
+    ],
+)
+def test_a_key_says_what_kind_of_conversation_it_is(key: str, kind: Kind) -> None:
+    assert kind_of(key) == kind
+
+
+def test_one_table_says_who_sees_what() -> None:
+    assert list(ORDER) == EVERYTHING
+    assert list(names_for("main")) == EVERYTHING
+    for kind in ("subagent", "cron", "hook"):
+        assert names_for(kind) == ("AGENTS.md", "TOOLS.md")
+    assert list(names_for("group")) == EVERYTHING[:5]
+    assert "BOOTSTRAP.md" not in names_for("heartbeat") and "HEARTBEAT.md" in names_for("heartbeat")
+
+
+@given(st.sampled_from(["main", "group", "subagent", "cron", "hook", "heartbeat", "boot"]))
+def test_memory_is_for_private_conversations_only(kind: Kind) -> None:
+    assert ("MEMORY.md" in names_for(kind)) == is_private(kind)
+    assert ("memory.md" in names_for(kind)) == is_private(kind)
+
+
+def test_a_missing_file_is_named_and_a_blank_one_says_nothing() -> None:
+    files = [
+        file("AGENTS.md", "hi\n"),
+        WorkspaceFile("SOUL.md", "/w/SOUL.md", missing=True),
+        file("USER.md", " \n\t\n"),
+        file("HEARTBEAT.md", "# HEARTBEAT.md\n\n- [ ]\n"),
+    ]
+    shown = inject(files, 20_000, 150_000)
+    assert [(one.name, one.text) for one in shown] == [
+        ("AGENTS.md", "hi"),
+        ("SOUL.md", "[MISSING] Expected at: /w/SOUL.md"),
+    ]
+    assert shown[1].missing and shown[1].raw_chars == 0
+
+
+def test_a_long_file_keeps_most_of_its_head_and_some_of_its_tail() -> None:
+    text = "".join(f"{n:05}" for n in range(10_000))
+    (shown,) = inject([file("AGENTS.md", text)], 20_000, 150_000)
+    head, marker, tail = shown.text.partition("\n[… 32000 characters of AGENTS.md left out")
+    assert marker and head == text[:14_000] and tail.endswith(text[-4_000:])
+    assert shown.truncated and shown.raw_chars == 50_000 and len(shown.text) <= 20_000
+
+
+def test_files_share_the_room_there_is() -> None:
+    files = [file("A.md", "y" * 90), file("B.md", "z" * 90), file("C.md", "q" * 90)]
+    shown = inject(files, 100, 150)
+    assert [one.text for one in shown] == ["y" * 90]  # fewer than 64 were left
+    assert [one.name for one in inject(files, 100, 170)] == ["A.md", "B.md"]
+    assert inject(files, 100, 0) == ()
+
+
+@given(st.text(max_size=400), st.integers(0, 300), st.integers(0, 500))
+def test_a_cut_never_exceeds_its_room(text: str, most: int, more: int) -> None:
+    kept = cut(text, most, "A.md", whole_chars=len(text) + more)
+    assert len(kept) <= most or kept == text
+    if len(text) + more <= most:
+        assert kept == text
+
+
+@given(
+    st.lists(st.text(max_size=300), max_size=9),
+    st.integers(0, 300),
+    st.integers(0, 900),
+)
+def test_all_files_together_never_exceed_theirs(texts: list[str], most: int, total: int) -> None:
+    files = [file(f"{n}.md", text) for n, text in enumerate(texts)]
+    shown = inject(files, most, total)
+    assert sum(len(one.text) for one in shown) <= total
+    assert all(len(one.text) <= most for one in shown)
+    assert [one.name for one in shown] == sorted(one.name for one in shown)

@@ -1,0 +1,115 @@
+"""Settings put together: the message's, the session's, the channel's, the agent's."""
+
+from typing import Any
+
+import pytest
+
+from homarus.agent.blocks import Chunking, Coalescing
+from homarus.agent.manner import Manner, Surroundings, manner
+from homarus.config.schema import Config
+from homarus.core.message import Address
+
+HERE = Address("telegram", "42", "work")
+
+
+def made(config: dict[str, Any] | None = None, **known: Any) -> Manner:
+    at = Surroundings(here=HERE, **known)
+    return manner(Config.model_validate(config or {}), "main", at)
+
+
+def test_without_settings_nothing_streams_and_nothing_is_added() -> None:
+    found = made()
+    assert not found.streams and found.boundary == "text_end"
+    assert found.chunking == Chunking(800, 1_200, "paragraph")
+    assert found.coalescing == Coalescing(800, 4_000, 1.0)
+    assert (found.verbose, found.reasoning, found.usage, found.prefix) == ("off", "off", "off", "")
+    assert (found.typing, found.typing_interval_s, found.delay_ms) == ("instant", 6.0, None)
+
+
+def test_a_channel_has_the_say_over_the_default_and_an_account_over_its_channel() -> None:
+    config = {"agents": {"defaults": {"blockStreamingDefault": "on"}}}
+    assert made(config).streams
+    assert not made(config, channel={"blockStreaming": False}).streams
+    accounts = {"accounts": {"work": {"blockStreaming": True}}, "blockStreaming": False}
+    assert made(config, channel=accounts).streams
+    assert not made(
+        config, channel={"accounts": {"home": {"blockStreaming": True}}} | {"blockStreaming": False}
+    ).streams
+
+
+def test_no_block_is_longer_than_the_service_takes() -> None:
+    config = {"agents": {"defaults": {"blockStreamingChunk": {"minChars": 900, "maxChars": 5_000}}}}
+    found = made(config, text_limit=500)
+    assert found.chunking.min_chars <= found.chunking.max_chars < 500
+    assert found.coalescing and found.coalescing.max_chars == 500
+
+
+def test_joining_is_set_by_the_channel_then_by_the_agent() -> None:
+    common = {"agents": {"defaults": {"blockStreamingCoalesce": {"minChars": 300, "idleMs": 0}}}}
+    assert made(common).coalescing == Coalescing(300, 4_000, 0.0)
+    own = {"blockStreamingCoalesce": {"minChars": 1_500, "idleMs": 2_000, "maxChars": 1_900}}
+    assert made(common, channel=own).coalescing == Coalescing(1_500, 1_900, 2.0)
+    odd = {"blockStreamingCoalesce": {"minChars": "many", "idleMs": None, "maxChars": True}}
+    assert made(common, channel=odd).coalescing == Coalescing(300, 4_000, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "delay_ms"),
+    [
+        ({}, {}, None),
+        ({"mode": "natural"}, {}, (800, 2_500)),
+        ({"mode": "natural"}, {"mode": "off"}, None),
+        ({"mode": "custom", "minMs": 10, "maxMs": 20}, {}, (10, 20)),
+        ({"mode": "custom", "minMs": 10}, {"maxMs": 5}, (10, 10)),
+        ({"mode": "custom"}, {}, (800, 2_500)),
+    ],
+)
+def test_pauses_are_the_agents_own_or_the_common_ones(
+    common: dict[str, Any], own: dict[str, Any], delay_ms: tuple[int, int] | None
+) -> None:
+    entry = {"id": "main", "humanDelay": own}
+    config = {"agents": {"defaults": {"humanDelay": common}, "list": [entry]}}
+    assert made(config).delay_ms == delay_ms
+
+
+def test_a_message_has_the_say_over_its_session_and_that_over_the_config() -> None:
+    config = {"agents": {"defaults": {"verboseDefault": "on"}}}
+    assert made(config).verbose == "on"
+    entry = {"verboseLevel": "full", "reasoningLevel": "stream", "responseUsage": "on"}
+    found = made(config, entry=entry)
+    assert (found.verbose, found.reasoning, found.usage) == ("full", "stream", "tokens")
+    found = made(config, entry=entry, verbose="off", reasoning="on")
+    assert (found.verbose, found.reasoning) == ("off", "on")
+    assert made(config, entry={"verboseLevel": 3, "responseUsage": ["x"]}).verbose == "on"
+
+
+def test_the_prefix_is_the_channels_or_the_common_one_and_auto_is_the_name() -> None:
+    config = {
+        "messages": {"responsePrefix": "auto"},
+        "agents": {"list": [{"id": "main", "identity": {"name": "Ada"}}]},
+    }
+    assert made(config).prefix == "[Ada]"
+    assert made({"messages": {"responsePrefix": "auto"}}).prefix == ""
+    assert made(config, channel={"responsePrefix": "({model})"}).prefix == "({model})"
+    assert made(config, channel={"responsePrefix": ""}).prefix == ""
+
+
+def test_a_heartbeat_neither_streams_nor_types_nor_tells_of_its_tools() -> None:
+    config = {"agents": {"defaults": {"blockStreamingDefault": "on", "typingMode": "instant"}}}
+    found = made(config, heartbeat_chars=30, entry={"verboseLevel": "full", "reasoningLevel": "on"})
+    assert not found.streams and found.unasked
+    assert (found.typing, found.verbose, found.reasoning) == ("never", "off", "off")
+    assert found.ack_max_chars == 30
+
+
+def test_typing_is_set_for_sessions_then_for_agents() -> None:
+    config: dict[str, Any] = {
+        "agents": {"defaults": {"typingMode": "thinking", "typingIntervalSeconds": 3}}
+    }
+    assert (made(config).typing, made(config).typing_interval_s) == ("thinking", 3.0)
+    config["session"] = {"typingMode": "never", "typingIntervalSeconds": 9}
+    assert (made(config).typing, made(config).typing_interval_s) == ("never", 9.0)
+    assert (
+        made(group=True).typing == "message"
+        and made(group=True, mentioned=True).typing == "instant"
+    )

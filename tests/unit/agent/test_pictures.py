@@ -1,0 +1,85 @@
+"""Pictures that are only named: found in the words, read beneath the workspace and nowhere else."""
+
+import base64
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.pictures import (
+    MAX_PATHS,
+    MAX_RESTORED,
+    name_of,
+    paths_in,
+    restore,
+    show,
+    workspace_reader,
+)
+from homarus.core.message import Image, Message, Text, user
+from homarus.sessions.transcript import compaction, read_message
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("look at shot.png please", ("shot.png",)),
+        ("in ./a/b.JPG, and ~/c.jpeg!", ("./a/b.JPG", "~/c.jpeg")),
+        ("'my shot.png' \"x y/z.webp\" `q.gif`", ("my shot.png", "x y/z.webp", "q.gif")),
+        ("[media attached: /w/in.jpg (image/jpeg)]", ("/w/in.jpg",)),
+        ("file:///w/a%20b.png", ("/w/a b.png",)),
+        ("path=foo/bar.png;", ("foo/bar.png",)),
+        ("a.png a.png", ("a.png",)),
+        ("https://example.org/a.png", ()),
+        ("a.png.exe x.png/y report.pdf", ()),
+        ("", ()),
+    ],
+)
+def test_paths_of_images_are_found(text: str, paths: tuple[str, ...]) -> None:
+    assert paths_in(text) == paths
+
+
+@given(st.text(alphabet="a.png'\"` /\n", max_size=300))
+def test_any_text_can_be_looked_through(text: str) -> None:
+    assert len(paths_in(text)) <= MAX_PATHS
+
+
+def test_a_question_gets_the_pictures_it_names(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    asked = show(user("what is in a.png, b.png and a.png?"), workspace_reader(tmp_path))
+    assert asked.parts[1:] == (Image(base64.b64encode(PNG).decode(), "image/png"),)
+
+
+def test_what_is_no_picture_or_not_ours_stays_words(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "secret.png").write_bytes(PNG)
+    (home / "text.png").write_text("not a picture")
+    (home / "link.png").symlink_to(tmp_path / "secret.png")
+    (home / "huge.png").write_bytes(PNG + b"\0" * 5_000_000)
+    (home / "folder.png").mkdir()
+    read = workspace_reader(home)
+    named = f"text.png link.png huge.png folder.png ../secret.png {tmp_path}/secret.png"
+    question = user(named)
+    assert show(question, read) is question
+
+
+def test_a_question_that_came_with_pictures_keeps_just_those(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    question = user("like a.png", Image("aGk=", "image/png"))
+    assert show(question, workspace_reader(tmp_path)) is question
+
+
+def test_older_questions_get_theirs_back_the_newest_first() -> None:
+    history = [user(f"see {n}.png", at_ms=n) for n in range(MAX_RESTORED + 4)]
+    history.append(Message("assistant", (Text("see 1.png"),)))
+    named = restore(history, lambda path: Image(path, "image/png"))
+    assert len(named) == MAX_RESTORED
+    assert name_of(history[0]) not in named and name_of(history[5]) in named
+
+
+def test_a_summary_names_no_pictures() -> None:
+    message = read_message(compaction("it was in a.png", "x", 1).at("c", None, 0))
+    assert message and not restore([message], lambda path: Image(path, "image/png"))

@@ -1,0 +1,146 @@
+"""Old tool results made small: which, when, and how."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.pruning import NO_CUTS, Cuts, applies, cut, is_due, prune
+from homarus.agent.tokens import message_bytes
+from homarus.config.schema import ContextPruning
+from homarus.core.message import Image, Message, Origin, Text, ToolReturn, user
+
+MINUTE_MS = 60_000
+
+
+def rules(**given: Any) -> ContextPruning:
+    return ContextPruning.model_validate(given)
+
+
+def said(text: str = "ok", at_ms: int = 0) -> Message:
+    return Message("assistant", (Text(text),), at_ms, Origin("api", "p", "m"))
+
+
+def result(number: int, text: str, tool: str = "exec", *images: Image) -> Message:
+    content: tuple[Text | Image, ...] = (Text(text), *images)
+    return Message("tool", (ToolReturn(f"c{number}", tool, content),), number)
+
+
+def pruned(messages: Sequence[Message], by: ContextPruning, window: int) -> list[str]:
+    cuts = prune(messages, by, window)
+    return [
+        part.text
+        for message in messages
+        for part in cut(message, cuts, by).parts
+        if isinstance(part, ToolReturn)
+    ]
+
+
+def talk(*results: Message) -> list[Message]:
+    return [user("hi"), *results, said(), said(), said()]
+
+
+def test_long_results_keep_their_head_and_tail() -> None:
+    text = "a" * 3_000 + "b" * 3_000
+    (kept,) = pruned(talk(result(1, text)), rules(softTrimRatio=0), 10_000)
+    assert kept.startswith("a" * 1_500 + "\n...\n" + "b" * 1_500)
+    assert "first 1500 chars and last 1500 chars of 6000 chars" in kept
+
+
+def test_results_up_to_the_limit_stay_whole() -> None:
+    assert pruned(talk(result(1, "a" * 4_000)), rules(softTrimRatio=0), 10_000) == ["a" * 4_000]
+
+
+def test_a_window_with_room_leaves_everything() -> None:
+    assert pruned(talk(result(1, "a" * 9_000)), rules(), 200_000) == ["a" * 9_000]
+
+
+def test_the_oldest_are_cleared_until_it_is_enough() -> None:
+    by = rules(minPrunableToolChars=1_000)
+    messages = talk(*(result(n, f"{n}" * 4_000) for n in range(6)))
+    kept = pruned(messages, by, 8_000)  # 32,000 bytes: half of them may stay
+    assert kept[0] == "[Old tool result content cleared]"
+    assert kept[-1] == "5" * 4_000
+    size = sum(message_bytes(cut(m, prune(messages, by, 8_000), by)) for m in messages)
+    assert size < 16_000
+
+
+def test_too_little_to_gain_is_not_worth_clearing() -> None:
+    messages = talk(*(result(n, "x" * 4_000) for n in range(6)))
+    assert "x" * 4_000 in pruned(messages, rules(), 6_000)
+    off = rules(minPrunableToolChars=0, hardClear={"enabled": False})
+    assert pruned(messages, off, 6_000) == ["x" * 4_000] * 6
+
+
+def test_what_comes_before_the_first_question_and_with_the_last_answers_is_protected() -> None:
+    long = "x" * 9_000
+    messages = [result(0, long), user("hi"), result(1, long), said(), result(2, long), said()]
+    messages += [said(), result(3, long)]
+    kept = pruned(messages, rules(softTrimRatio=0), 10_000)
+    assert [text == long for text in kept] == [True, False, True, True]
+    few = [user("hi"), result(1, long), said(), said()]
+    assert pruned(few, rules(softTrimRatio=0), 10_000) == [long]
+
+
+def test_pictures_and_tools_that_are_named_are_left_alone() -> None:
+    long, image = "x" * 9_000, Image("aGk=", "image/png")
+    messages = talk(result(1, long, "exec", image), result(2, long, "Read"), result(3, long))
+    by = rules(softTrimRatio=0, tools={"deny": ["re*"]})
+    assert [text == long for text in pruned(messages, by, 10_000)] == [True, True, False]
+    by = rules(softTrimRatio=0, tools={"allow": ["group:fs"]})
+    assert [text == long for text in pruned(messages, by, 10_000)] == [True, False, True]
+
+
+def test_what_was_cut_stays_cut() -> None:
+    messages = talk(result(1, "x" * 9_000))
+    before = prune(messages, rules(softTrimRatio=0), 10_000)
+    messages += [result(2, "y" * 9_000), said(), said(), said()]
+    after = prune(messages, rules(softTrimRatio=0), 10_000, before)
+    assert before.trimmed < after.trimmed
+
+
+def test_it_is_time_when_the_last_answer_is_older_than_the_cache() -> None:
+    talked = [user("hi"), said(at_ms=MINUTE_MS), user("more")]
+    by = rules(mode="cache-ttl")
+    assert not is_due(by, talked, 6 * MINUTE_MS - 1)
+    assert is_due(by, talked, 6 * MINUTE_MS)
+    assert not is_due(rules(mode="cache-ttl", ttl="2h"), talked, 61 * MINUTE_MS)
+    assert not is_due(rules(), talked, 60 * MINUTE_MS), "an hour, where nobody asked for it"
+    assert not is_due(by, [user("hi")], 99 * MINUTE_MS), "nothing is cached yet"
+    assert not is_due(rules(mode="cache-ttl", ttl="0"), talked, 99 * MINUTE_MS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "provider", "on"),
+    [
+        (None, "anthropic", True),
+        (None, "openai", False),
+        ("off", "anthropic", False),
+        ("cache-ttl", "openai", True),
+    ],
+)
+def test_it_is_on_where_a_cache_is_paid_for(mode: str | None, provider: str, on: bool) -> None:
+    assert applies(rules(mode=mode), provider) is on
+
+
+def test_a_ttl_that_is_no_duration_is_refused() -> None:
+    with pytest.raises(ValueError, match="invalid duration"):
+        rules(ttl="soon")
+
+
+@given(
+    sizes=st.lists(st.integers(0, 12_000), max_size=12),
+    window=st.integers(1, 20_000),
+    keep=st.integers(0, 4),
+)
+def test_pruning_only_ever_makes_smaller(sizes: list[int], window: int, keep: int) -> None:
+    messages = talk(*(result(n, "x" * size) for n, size in enumerate(sizes)))
+    by = rules(keepLastAssistants=keep, minPrunableToolChars=0)
+    cuts = prune(messages, by, window)
+    for message in messages:
+        small = cut(message, cuts, by)
+        assert message_bytes(small) <= max(message_bytes(message), 16 + 16 + 33)
+        assert message.role == "tool" or small is message
+    assert not NO_CUTS and cut(messages[0], Cuts(), by) is messages[0]

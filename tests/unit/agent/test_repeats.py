@@ -1,0 +1,108 @@
+"""Going in circles: told first, stopped then, and waiting is no circle."""
+
+from typing import Any
+
+import pytest
+
+from homarus.agent.repeats import Repeats
+from homarus.config.schema import LoopDetection
+from homarus.core.errors import WentInCircles
+from homarus.core.message import Image, Text, ToolCall, ToolReturn
+
+
+def rules(**given: Any) -> LoopDetection:
+    return LoopDetection.model_validate(given)
+
+
+def note(seen: Repeats, name: str = "exec", text: str = "out", **args: object) -> str:
+    call = ToolCall("c", name, args)
+    return seen.note(call, ToolReturn("c", name, (Text(text),)))
+
+
+def test_the_same_call_with_the_same_result_is_told_and_then_stopped() -> None:
+    seen = Repeats(rules())
+    told = [note(seen, path="a") for _ in range(19)]
+    assert [at for at, text in enumerate(told, 1) if text] == [10, 15]
+    assert "called 10 times" in told[9]
+    seen.check()
+    assert "20 times" in note(seen, path="a")
+    assert seen.stopped
+    with pytest.raises(WentInCircles, match="exec was called 20 times"):
+        seen.check()
+    refused = seen.refuse(ToolCall("z", "exec", {}))
+    assert refused.is_error and refused.call_id == "z"
+
+
+def test_it_stays_stopped_whatever_comes_after() -> None:
+    seen = Repeats(rules(warningThreshold=1, criticalThreshold=2))
+    for name in ("a", "a", "b"):
+        note(seen, name)
+    assert seen.stopped
+
+
+def test_other_arguments_or_another_result_are_no_repeat() -> None:
+    seen = Repeats(rules())
+    for number in range(100):
+        assert not note(seen, path=str(number))
+        assert not note(seen, "read", text=str(number), path=str(number))
+    seen.check()
+
+
+def test_the_order_of_arguments_does_not_matter() -> None:
+    seen = Repeats(rules(warningThreshold=2, criticalThreshold=3))
+    note(seen, a=1, b=2)
+    assert note(seen, b=2, a=1)
+
+
+def test_two_calls_that_take_turns_go_in_circles_too() -> None:
+    seen = Repeats(rules())
+    told = [note(seen, "read" if n % 2 else "exec") for n in range(20)]
+    assert "took turns 10 times" in told[9]
+    with pytest.raises(WentInCircles, match="took turns"):
+        seen.check()
+
+
+def test_taking_turns_with_something_new_each_time_is_work() -> None:
+    seen = Repeats(rules())
+    for number in range(60):
+        note(seen, "edit", text=str(number), text_is=number)
+        note(seen, "test")
+    seen.check()
+
+
+def test_waiting_for_something_is_told_once_and_never_stopped() -> None:
+    seen = Repeats(rules())
+    told = [note(seen, "process", text=f"{n} % done", action="poll") for n in range(100)]
+    assert len([text for text in told if text]) == 1
+    assert "waiting" in told[9]
+    seen.check()
+
+
+def test_what_is_switched_off_is_not_looked_at() -> None:
+    off = Repeats(rules(enabled=False))
+    assert not any(note(off) for _ in range(50))
+    off.check()
+    turns = Repeats(rules(detectors={"pingPong": False}))
+    for n in range(50):
+        note(turns, "read" if n % 2 else "exec")
+    turns.check()
+
+
+def test_nobody_is_stopped_without_a_warning() -> None:
+    seen = Repeats(rules(warningThreshold=5, criticalThreshold=2))
+    told = [note(seen) for _ in range(5)]
+    assert told[4] and not seen.stopped
+    note(seen)
+    assert seen.stopped
+
+
+def test_arguments_of_any_kind_can_be_compared() -> None:
+    seen = Repeats(rules(warningThreshold=2, criticalThreshold=9))
+    deep: dict[str, object] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    image = Image("aGk=", "image/png")
+    for args in (deep, {"x": "\ud800"}):
+        call = ToolCall("c", "see", args, broken="{")
+        seen.note(call, ToolReturn("c", "see", (image,)))
+        assert seen.note(call, ToolReturn("c", "see", (image,)))

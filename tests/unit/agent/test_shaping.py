@@ -1,0 +1,169 @@
+"""What a chat sees of a run: the plays show it case by case, here is what holds for all."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.agent.blocks import Block, Chunking, Coalescing
+from homarus.agent.manner import Manner
+from homarus.agent.replies import parse_reply, strip_reasoning_tags
+from homarus.agent.shaping import Shape
+from homarus.core.event import (
+    MessageSaved,
+    RunEnded,
+    RunStarted,
+    TextAdded,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
+from homarus.core.message import Address, Message, Origin, Text, ToolCall, ToolReturn
+
+WORDS = st.sampled_from(
+    [
+        *(
+            "Lobsters ",
+            "walk. ",
+            "Really? ",
+            "\n",
+            "\n\n",
+            "NO_REPLY",
+            "\nNO_REPLY\n",
+        ),
+        *(
+            "<think>",
+            "<think>secret</think>",
+            "</think>",
+            "[[reply_to_current]]",
+            "MEDIA:./a.png",
+            "`x`",
+            "a <b ",
+            "3.14 ",
+        ),
+    ]
+)
+TEXTS = st.lists(WORDS, max_size=24).map("".join)
+STEPS = st.lists(st.integers(1, 12), min_size=1, max_size=6)
+MANNERS = st.builds(
+    Manner,
+    streams=st.booleans(),
+    boundary=st.sampled_from(["text_end", "message_end"]),
+    chunking=st.builds(Chunking, st.integers(1, 40), st.integers(12, 60)),
+    coalescing=st.none() | st.builds(Coalescing, st.integers(1, 50), st.just(60)),
+)
+
+
+def said(text: str, stop: str = "stop") -> Message:
+    parts = (Text(text),) if text else ()
+    return Message(
+        "assistant", parts, 0, Origin("a", "p", "m", "aborted" if stop == "aborted" else "stop")
+    )
+
+
+def tell(manner: Manner, text: str, steps: list[int]) -> list[Block]:
+    """Every block of an answer that comes in pieces."""
+    shape, blocks = Shape(manner), list[Block]()
+    at = turn = 0
+    while at < len(text):
+        step = steps[turn % len(steps)]
+        blocks += shape.feed(TextAdded(text[at : at + step]), turn * 0.4).send
+        blocks += shape.tick(turn * 0.4 + 0.3).send
+        at, turn = at + step, turn + 1
+    return [*blocks, *shape.finish(said(text)).blocks]
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+@settings(max_examples=300)
+@given(MANNERS, TEXTS, STEPS)
+def test_a_chat_gets_all_of_an_answer_and_nothing_twice(
+    manner: Manner, text: str, steps: list[int]
+) -> None:
+    blocks = tell(manner, text, steps)
+    reply = parse_reply(strip_reasoning_tags(text))
+    told = "".join(block.text for block in blocks if block.kind == "text")
+    if reply.silent or not bare(reply.text):
+        assert not told
+    else:
+        assert bare(told) == bare(reply.text)
+    assert sorted(item for block in blocks for item in block.media) == sorted(reply.media)
+
+
+@settings(max_examples=300)
+@given(MANNERS, TEXTS, STEPS)
+def test_no_thought_and_no_tag_is_ever_visible(manner: Manner, text: str, steps: list[int]) -> None:
+    whole = "A first line that is said.\n" + text
+    for block in tell(manner, whole, steps):
+        assert "secret" not in block.text
+        assert "[[reply" not in block.text and "<think>" not in block.text
+
+
+def test_saving_the_last_message_says_nothing_again() -> None:
+    shape, reply = Shape(Manner(streams=True)), said("Hello.")
+    shape.feed(TextAdded("Hello."))
+    assert [block.text for block in shape.finish(reply).blocks] == ["Hello."]
+    assert shape.feed(MessageSaved(reply)).send == ()
+    assert shape.feed(RunEnded()).typing is False
+
+
+def test_a_message_that_is_not_the_one_that_was_streamed_counts() -> None:
+    manner = Manner(streams=True, chunking=Chunking(5, 40))
+    shape = Shape(manner)
+    first = shape.feed(TextAdded("Wrong words.\n\nMore")).send
+    assert [block.text for block in first] == ["Wrong words."]
+    assert [block.text for block in shape.finish(said("Right words.")).blocks] == ["Right words."]
+
+
+def test_each_message_of_a_run_starts_afresh() -> None:
+    shape = Shape(Manner(streams=True))
+    shape.feed(TextAdded("<think>never closed"))
+    shape.feed(MessageSaved(said("<think>never closed")))
+    shape.feed(TextAdded("[[reply_to:7]] One."))
+    assert shape.feed(MessageSaved(said("[[reply_to:7]] One."))).send == (
+        Block("One.", reply_to="7"),
+    )
+    shape.feed(TextAdded("Two."))
+    assert shape.finish(said("Two.")).blocks == (Block("Two."),)
+
+
+def test_a_stopped_message_is_not_sent_later() -> None:
+    shape = Shape(Manner())
+    shape.feed(TextAdded("Half of"))
+    shape.feed(MessageSaved(said("Half of", "aborted")))
+    assert shape.fail("") == ()
+
+
+@pytest.mark.parametrize(("word", "asked"), [("all done NO_REPLY", 1), ("NO_REPLY -- nothing", 1)])
+def test_where_nobody_waits_silence_may_be_said_anywhere(word: str, asked: int) -> None:
+    assert len(Shape(Manner()).finish(said(word)).blocks) == asked
+    ending = Shape(Manner(unasked=True)).finish(said(word))
+    assert (ending.blocks, ending.outcome) == ((), "silent")
+
+
+def test_a_failed_send_of_the_tool_does_not_silence_the_answer() -> None:
+    shape = Shape(Manner(here=Address("telegram", "42")))
+    shape.feed(ToolStarted(ToolCall("1", "message", {"message": "Booked for eight."})))
+    shape.feed(ToolEnded(ToolReturn("1", "message", (Text("no route"),), is_error=True)))
+    assert shape.finish(said("Booked for eight.")).blocks == (Block("Booked for eight."),)
+
+
+def test_typing_follows_its_mode() -> None:
+    call = ToolCall("1", "read", {})
+
+    def signs(mode: str) -> list[bool | None]:
+        shape = Shape(Manner(typing=mode))  # type: ignore[arg-type]  # one of the four below
+        facts = (RunStarted(), TextAdded("NO"), TextAdded("t me"), ToolProgressed(call, "x"))
+        return [shape.feed(fact).typing for fact in facts]
+
+    assert signs("never") == [None, None, None, None]
+    assert signs("instant") == [True, None, True, True]
+    assert signs("message") == signs("thinking") == [None, None, True, True]
+
+
+def test_thoughts_are_live_only_where_asked_for() -> None:
+    for level, seen in (("off", ""), ("on", ""), ("stream", "hm")):
+        shape = Shape(Manner(reasoning=level))  # type: ignore[arg-type]  # one of the three
+        shape.feed(TextAdded("<think>hm</think>x"))
+        assert shape.thoughts == seen

@@ -1,0 +1,249 @@
+"""Money: held before a call, settled after it, and a cap is never passed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.spend import KIND, Spend, metered, quote
+from homarus.config import schema
+from homarus.core.errors import DiskFull, Overloaded, ProviderError, SpendCapped
+from homarus.core.message import Message, Usage, user
+from homarus.providers.base import Delta, Provider, Request, Retried, TextDelta
+from homarus.providers.catalog import Model, Price
+from homarus.testing.fakes import Hang, ScriptedProvider, say
+from homarus.testing.memory_store import MemoryStore
+
+PRICE = Price(input=5.0, output=25.0, cache_read=0.5, cache_write=6.25)
+MODEL = Model("p", "m", max_tokens=64_000, price=PRICE)
+DAY_MS = 86_400_000
+
+
+class Bank:
+    """Accounts on a store in memory, with a day that can be turned."""
+
+    def __init__(self, store: MemoryStore | None = None, **caps: Any) -> None:
+        self.store = store or MemoryStore()
+        self.caps = schema.Spend.model_validate(caps)
+        self.now_ms = 0
+        self.spend = Spend(
+            self.store, lambda: self.caps, lambda: self.now_ms, lambda ms: f"day-{ms // DAY_MS}"
+        )
+
+    async def record(self, day: str = "day-0") -> dict[str, Any]:
+        return dict(await self.store.record(KIND, day) or {})
+
+
+def costing(usd: float) -> Message:
+    message = say("hello")
+    assert message.origin
+    return replace(message, origin=replace(message.origin, usage=Usage(input=9, cost=usd)))
+
+
+async def ask(provider: Provider, text: str = "hi") -> list[Delta | Message]:
+    request = Request("m", "system", (user(text),))
+    return [piece async for piece in provider.stream(request)]
+
+
+# --- quotes ------------------------------------------------------------------------------------
+
+
+@given(
+    tokens=st.integers(0, 1_000_000),
+    most=st.integers(1, 128_000),
+    left=st.floats(-1, 100, allow_nan=False),
+    output=st.sampled_from([0.0, 0.4, 25.0, 600.0]),
+)
+def test_a_quote_is_never_more_than_what_is_left(
+    tokens: int, most: int, left: float, output: float
+) -> None:
+    found = quote(replace(PRICE, output=output), tokens, most, left)
+    if found:
+        assert found.usd <= left + 1e-9
+        assert 0 < found.max_tokens <= most
+        assert found.prompt_usd <= found.usd
+
+
+def test_a_free_model_is_never_refused_while_money_is_left() -> None:
+    found = quote(Price(), 1_000_000, 64_000, 0.0)
+    assert found and found.usd == 0 and found.max_tokens == 64_000
+
+
+def test_an_answer_is_as_long_as_the_money_allows() -> None:
+    found = quote(PRICE, 1_000, 64_000, 0.10)
+    assert found and 3_000 < found.max_tokens < 4_000
+    assert quote(PRICE, 1_000, 64_000, 0.01) is None
+    assert quote(PRICE, 100_000, 64_000, 0.10) is None
+
+
+# --- accounts ----------------------------------------------------------------------------------
+
+
+def test_a_run_may_cost_so_much_and_no_more() -> None:
+    async def main() -> None:
+        bank = Bank(perRunUsd=0.5)
+        hold = await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+        await bank.spend.settle(hold, 0.45)
+        with pytest.raises(SpendCapped, match=r"\$0.50 \(\$0.45 spent\)"):
+            await bank.spend.reserve("r1", PRICE, 10_000, 1_000)
+        await bank.spend.reserve("r2", PRICE, 10_000, 1_000)
+        assert bank.spend.end("r1") == 0.45
+        assert await bank.record() == {}, "a cap on runs needs no record"
+
+    asyncio.run(main())
+
+
+def test_a_day_may_cost_so_much_and_the_next_one_starts_anew() -> None:
+    async def main() -> None:
+        bank = Bank(perDayUsd=1.0)
+        for run in ("r1", "r2"):
+            await bank.spend.settle(await bank.spend.reserve(run, PRICE, 1_000, 1_000), 0.49)
+        with pytest.raises(SpendCapped, match=r"today's budget of \$1.00"):
+            await bank.spend.reserve("r3", PRICE, 10_000, 1_000)
+        bank.now_ms = DAY_MS
+        await bank.spend.reserve("r3", PRICE, 10_000, 1_000)
+        assert (await bank.record())["usd"] == pytest.approx(0.98)
+
+    asyncio.run(main())
+
+
+def test_calls_at_the_same_time_do_not_pass_the_cap_together() -> None:
+    async def main() -> None:
+        bank = Bank(perDayUsd=1.0)
+        held: list[float] = []
+        with suppress(SpendCapped):
+            for number in range(100):
+                hold = await bank.spend.reserve(f"r{number}", PRICE, 1_000, 64_000)
+                held.append(hold.quote.usd)
+        assert len(held) > 3, "one call does not take all"
+        assert sum(held) <= 1.0
+
+    asyncio.run(main())
+
+
+def test_what_a_crash_left_held_counts_as_spent() -> None:
+    async def main() -> None:
+        bank = Bank(perDayUsd=1.0)
+        hold = await bank.spend.reserve("r1", PRICE, 100_000, 1_000)
+        assert (await bank.record())["held"] == pytest.approx(hold.quote.usd)
+        after = Bank(bank.store, perDayUsd=1.0)
+        with pytest.raises(SpendCapped):
+            await after.spend.reserve("r2", PRICE, 100_000, 1_000)
+
+    asyncio.run(main())
+
+
+def test_a_record_that_makes_no_sense_is_no_money() -> None:
+    async def main() -> None:
+        bank = Bank(perDayUsd=1.0)
+        async with bank.store.commit() as unit:
+            unit.put_record(KIND, "day-0", {"usd": "much", "held": -5})
+        await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+
+    asyncio.run(main())
+
+
+def test_old_days_are_forgotten() -> None:
+    async def main() -> None:
+        bank = Bank(perDayUsd=1.0)
+        async with bank.store.commit() as unit:
+            for day in range(100):
+                unit.put_record(KIND, f"day-{day:03}", {"usd": 1})
+        await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+        assert len(await bank.store.records(KIND)) <= 61
+
+    asyncio.run(main())
+
+
+def test_a_hold_that_cannot_be_written_is_let_go() -> None:
+    class Full(MemoryStore):
+        def commit(self) -> Any:
+            raise DiskFull("no room")
+
+    async def main() -> None:
+        bank = Bank(Full(), perDayUsd=0.06)
+        for _ in range(3):
+            with pytest.raises(DiskFull):
+                await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+
+    asyncio.run(main())
+
+
+# --- the provider ------------------------------------------------------------------------------
+
+
+def test_without_a_cap_the_provider_is_used_as_it_is() -> None:
+    provider = ScriptedProvider([])
+    assert metered(provider, Bank().spend, MODEL, "r") is provider
+
+
+def test_an_answer_is_paid_and_its_length_is_what_can_be_paid() -> None:
+    async def main() -> None:
+        bank, provider = Bank(perRunUsd=0.2, perDayUsd=5.0), ScriptedProvider([costing(0.03)])
+        pieces = await ask(metered(provider, bank.spend, MODEL, "r1"))
+        assert isinstance(pieces[-1], Message)
+        most = provider.requests[0].max_tokens
+        assert most and 3_000 < most < 8_000
+        assert bank.spend.end("r1") == pytest.approx(0.03)
+        assert await bank.record() == {"usd": pytest.approx(0.03), "held": 0.0}
+
+    asyncio.run(main())
+
+
+def test_a_call_that_never_began_costs_nothing() -> None:
+    async def main() -> None:
+        bank = Bank(perRunUsd=1.0)
+        provider = metered(ScriptedProvider([Overloaded("busy")]), bank.spend, MODEL, "r1")
+        with pytest.raises(ProviderError):
+            await ask(provider)
+        assert bank.spend.end("r1") == 0.0
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_cut_off_costs_its_prompt() -> None:
+    async def main() -> None:
+        bank = Bank(perRunUsd=1.0)
+        provider = metered(ScriptedProvider([Hang()]), bank.spend, MODEL, "r1")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await ask(provider, "x" * 40_000)
+        assert bank.spend.end("r1") == pytest.approx(0.075, rel=0.05)
+
+    asyncio.run(main())
+
+
+def test_who_stops_listening_after_the_answer_has_paid() -> None:
+    class Retrying(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+            yield Retried("p", "m", "overloaded", "busy", "retry")
+            yield TextDelta("hello")
+            yield costing(0.02)
+
+    async def main() -> None:
+        bank = Bank(perRunUsd=1.0)
+        provider = metered(Retrying([]), bank.spend, MODEL, "r1")
+        stream = provider.stream(Request("m", "s", (user("hi"),)))
+        async for piece in stream:
+            if isinstance(piece, Message):
+                break
+        assert bank.spend.end("r1") == pytest.approx(0.02)
+        await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await provider.close()
+
+    asyncio.run(main())
+
+
+def test_a_cap_that_is_used_up_asks_no_model() -> None:
+    async def main() -> None:
+        bank, provider = Bank(perRunUsd=0.001), ScriptedProvider([])
+        with pytest.raises(SpendCapped):
+            await ask(metered(provider, bank.spend, MODEL, "r1"))
+        assert provider.requests == []
+
+    asyncio.run(main())

@@ -1,0 +1,113 @@
+"""Taking apart what a model writes, while it is still writing."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.agent.replies import parse_reply, strip_reasoning_tags
+from homarus.agent.tags import Asides, Tags
+
+PIECES = [
+    *(
+        "<think>",
+        "</think>",
+        "<final>",
+        "</final>",
+        "< /THINKING >",
+        "<thought a='b'>",
+        "</antthinking>",
+    ),
+    *("`", "``", "```", "~~~", "py", "<", "</", "thin", "k", ">", "antml:"),
+    *("[[reply_to_current]]", "[[reply_to: 7]]", "[[", "]]", "[", "MEDIA:", "./a.png", "NO_REPLY"),
+    *("\n", "\n\n", "a", "b ", "  ", "x", " ", "    "),
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=16).map("".join)
+STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+def cut(text: str, steps: list[int]) -> list[str]:
+    pieces, at, turn = [], 0, 0
+    while at < len(text):
+        step = steps[turn % len(steps)]
+        pieces.append(text[at : at + step])
+        at, turn = at + step, turn + 1
+    return pieces
+
+
+def split(pieces: list[str]) -> tuple[str, str]:
+    tags = Tags()
+    found = [*(tags.feed(piece) for piece in pieces), tags.finish()]
+    return "".join(one.said for one in found), "".join(one.thought for one in found)
+
+
+def flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+@settings(max_examples=500)
+@given(TEXTS, STEPS)
+def test_however_it_is_cut_the_same_is_said_as_by_the_whole(text: str, steps: list[int]) -> None:
+    assert split(cut(text, steps))[0].strip() == strip_reasoning_tags(text).strip()
+
+
+@settings(max_examples=500)
+@given(TEXTS, STEPS)
+def test_however_it_is_cut_the_same_is_asked_as_by_the_whole(text: str, steps: list[int]) -> None:
+    asides = Asides()
+    shown = "".join([*(asides.feed(piece) for piece in cut(text, steps)), asides.finish()])
+    reply = parse_reply(text)
+    if reply.silent or "NO_REPLY" in shown:  # that is decided by the whole
+        return
+    assert flat(shown) == flat(reply.text)
+    asked = asides.asked
+    assert (sorted(asked.media), asked.reply_to) == (sorted(reply.media), reply.reply_to)
+    assert asked.reply_to_current == reply.reply_to_current
+
+
+def test_thoughts_are_kept_apart() -> None:
+    assert split(["<think>a\nb</th", "ink>c"]) == ("c", "a\nb")
+    assert split(["<thinking>a<final>c</final>"]) == ("c", "a")
+
+
+@pytest.mark.parametrize(
+    ("piece", "held"),
+    [
+        ("a <", "<"),
+        ("a < /thi", "< /thi"),
+        ("a <think mode='x'", "<think mode='x'"),
+        ("a `b", "`b"),
+        ("a <b", ""),
+        ("a < b", ""),
+        ("a <thinner", ""),
+        ("a <think<", ""),
+    ],
+)
+def test_only_what_may_become_a_tag_is_held_back(piece: str, held: str) -> None:
+    said = Tags().feed(piece).said
+    assert piece.removeprefix(said) == held or (not held and said.startswith("a <"))
+
+
+def test_code_in_a_line_that_never_ends_is_not_waited_for() -> None:
+    tags = Tags()
+    assert tags.feed("`" + "x" * 1_900).said == ""
+    assert tags.feed("y" * 200).said.startswith("`xxx")
+
+
+@pytest.mark.parametrize(
+    "piece", ["word ", "< a ", "`a <", "[[ab", "<think ", "<thin", "<", "[", " ", ".", "\n", "`"]
+)
+def test_time_grows_with_the_text_and_no_faster(piece: str) -> None:
+    def spent_s(count: int) -> float:
+        begun = time.process_time()
+        tags, asides = Tags(), Asides()
+        for _ in range(count):
+            asides.feed(tags.feed(piece).said)
+        asides.finish()
+        return time.process_time() - begun
+
+    spent_s(100)
+    # Sixteen times the text; squared, it would be 256 times the work.
+    assert spent_s(8_000) < 100 * max(spent_s(500), 0.005)

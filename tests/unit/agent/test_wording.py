@@ -1,0 +1,61 @@
+"""The words around an answer."""
+
+import pytest
+
+from homarus.agent.wording import (
+    add_prefix,
+    fill_prefix,
+    prefix_names,
+    reasoning_text,
+    short_model,
+    usage_line,
+)
+from homarus.core.message import Usage
+
+NAMES = prefix_names("anthropic", "claude-opus-4-5-20251101", "low", "Ada")
+
+
+@pytest.mark.parametrize(
+    ("template", "prefix"),
+    [
+        ("[{model}]", "[claude-opus-4-5]"),
+        ("{modelFull} {PROVIDER}", "anthropic/claude-opus-4-5-20251101 anthropic"),
+        ("{identity.name} {identityName} {thinkingLevel} {think}", "Ada Ada low low"),
+        ("{nobody} {} {model", "{nobody} {} {model"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_prefix_knows_its_variables_and_leaves_the_rest(template: str, prefix: str) -> None:
+    assert fill_prefix(template, NAMES) == prefix
+
+
+def test_a_value_that_looks_like_a_variable_is_not_filled_again() -> None:
+    assert fill_prefix("{identity.name}", prefix_names("p", "m", "off", "{model}")) == "{model}"
+
+
+@pytest.mark.parametrize(
+    ("model", "short"),
+    [("moonshotai/kimi-k2", "kimi-k2"), ("gpt-5.2-2026-01-30", "gpt-5.2"), ("x-latest", "x")],
+)
+def test_a_model_has_a_short_name(model: str, short: str) -> None:
+    assert short_model(model) == short
+
+
+def test_a_prefix_stands_once_and_apart() -> None:
+    assert add_prefix("[a]", "text") == "[a] text"
+    assert add_prefix("a: ", "text") == "a: text"
+    assert add_prefix("[a]", "[a] text") == "[a] text"
+    assert add_prefix("[a]", "") == "" and add_prefix("", "text") == "text"
+
+
+def test_the_usage_line_says_as_much_as_was_asked_for() -> None:
+    usage = Usage(input=1_234, output=56, cache_read=999_950, cost=1.5)
+    assert usage_line(usage, "off") == "" and usage_line(Usage(), "full") == ""
+    assert usage_line(usage, "tokens", "k") == "Usage: 1.0m in / 56 out"
+    assert usage_line(usage, "full", "k") == (
+        "Usage: 1.0m in / 56 out · 1.0m cached · est $1.50 · session `k`"
+    )
+
+
+def test_thoughts_are_in_italics_line_by_line() -> None:
+    assert reasoning_text("\nFirst.\n\n  Then.\n") == "Reasoning:\n_First._\n\n_Then._"

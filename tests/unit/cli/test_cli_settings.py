@@ -1,0 +1,115 @@
+"""A configuration that a gateway keeps: changed under its guard, told in words."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from homarus.cli.settings import FarSettings
+from homarus.core.errors import ConfigError, HomarusError, InvalidRequest, UserError
+from homarus.gateway.link import Link
+
+STALE = InvalidRequest("config changed since last load; re-run config.get and retry")
+
+
+class FakeGateway:
+    """Answers `config.get` with a tree, and `config.apply` from a script."""
+
+    def __init__(self, tree: Any, *answers: Mapping[str, Any] | HomarusError) -> None:
+        self.told: dict[str, Any] = {
+            "path": "/far/openclaw.json", "exists": True, "hash": "h0", "valid": True,
+            "parsed": tree, "resolved": tree, "config": tree, "issues": [], "warnings": [],
+        }  # fmt: skip
+        self._answers = iter(answers)
+        self.applied: list[Mapping[str, Any]] = []
+        self.problem: dict[str, str] = {}
+
+    async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        if method == "status":
+            return self.problem
+        if method == "config.get":
+            return self.told
+        assert method == "config.apply" and params is not None
+        self.applied.append(params)
+        answer = next(self._answers)
+        if isinstance(answer, HomarusError):
+            raise answer
+        return {"ok": True, "path": self.told["path"], **answer}
+
+    @property
+    def settings(self) -> FarSettings:
+        return FarSettings(cast("Link", self))
+
+
+def change(gateway: FakeGateway) -> Any:
+    return asyncio.run(gateway.settings.change(lambda tree: {**tree, "new": 1}))
+
+
+def applied(action: str, **more: Any) -> dict[str, Any]:
+    return {"applied": {"action": action, "changed": ["new"], "hash": "h1", **more}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "effect"),
+    [
+        (applied("apply"), "the gateway uses it now"),
+        (applied("restart"), "the gateway restarts with it"),
+        (applied("ignore"), "the gateway uses it after a restart (gateway.reload.mode is off)"),
+        (
+            applied("apply", withoutEffect=["gateway.port"]),
+            "gateway.port: used after a restart (gateway.reload.mode is hot)",
+        ),
+        (applied("none"), ""),
+        ({"restart": {"ok": True}}, "the gateway restarts with it"),  # the original's answer
+    ],
+)
+def test_what_became_of_a_change_is_told_in_words(answer: dict[str, Any], effect: str) -> None:
+    gateway = FakeGateway({"old": 1}, answer)
+    assert change(gateway).effect == effect
+    (params,) = gateway.applied
+    assert json.loads(params["raw"]) == {"old": 1, "new": 1} and params["baseHash"] == "h0"
+
+
+def test_a_file_that_changed_meanwhile_is_read_again() -> None:
+    gateway = FakeGateway({}, STALE, STALE, applied("apply"))
+    assert change(gateway).hash == "h1" and len(gateway.applied) == 3
+
+
+def test_a_file_that_changes_all_the_time_is_given_up() -> None:
+    with pytest.raises(UserError, match="again and again"):
+        change(FakeGateway({}, STALE, STALE, STALE))
+
+
+def test_a_refusal_is_told_and_not_tried_again() -> None:
+    gateway = FakeGateway({}, InvalidRequest("invalid config: unknown key new"))
+    with pytest.raises(InvalidRequest, match="unknown key"):
+        change(gateway)
+    assert len(gateway.applied) == 1
+
+
+def test_a_file_nobody_can_read_is_not_replaced_by_the_change() -> None:
+    gateway = FakeGateway({}, applied("apply"))
+    del gateway.told["hash"]
+    gateway.told["issues"] = [{"path": "", "message": "a } is missing"}]
+    with pytest.raises(ConfigError, match=r"/far/openclaw\.json: a } is missing"):
+        change(gateway)
+    assert gateway.applied == []
+
+
+def test_a_file_that_is_not_there_needs_no_hash() -> None:
+    gateway = FakeGateway({}, applied("apply"))
+    gateway.told |= {"exists": False}
+    change(gateway)
+    assert "baseHash" not in gateway.applied[0]
+
+
+def test_the_verdict_says_whether_the_gateway_uses_it() -> None:
+    gateway = FakeGateway({})
+    assert asyncio.run(gateway.settings.judge()).in_use == "the gateway uses it"
+    gateway.problem = {"configProblem": "openclaw.json:3: wrong"}
+    gateway.told["issues"] = [{"path": "a", "message": "wrong", "file": "f", "line": 3}]
+    found = asyncio.run(gateway.settings.judge())
+    assert found.issues[0]["line"] == 3
+    assert found.in_use == "the gateway goes on with the last good one"

@@ -1,0 +1,287 @@
+"""Commands beside runs, through crashes and bugs; and those that write files or ask a model."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.agent import commands
+from homarus.agent.orders import Order, Reply
+from homarus.core.message import Address, Inbound, ToolCall
+from homarus.testing.fakes import Hang
+from tests.unit.gateway.world import World, answer, world
+
+KEY = "agent:main:main"
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def said(it: World, run_id: str) -> str:
+    event = it.gateway.chats(run_id)[-1]
+    return str(event.get("errorMessage") or event["message"]["content"][0]["text"])
+
+
+def inbound(text: str, run_id: str) -> Inbound:
+    address = Address("webchat", KEY)
+    return Inbound(run_id, address, "ann", text, at_ms=1, run_id=run_id, authority="owner")
+
+
+async def settled(it: World, run_id: str) -> str:
+    """Until a message has its outcome; which."""
+    async with asyncio.timeout(30):
+        while True:
+            row = await it.app.store.journal.accepted(run_id)
+            if row and row.state not in {"accepted", "running"}:
+                return row.state
+            await asyncio.sleep(0.001)
+
+
+def test_a_command_is_answered_while_a_run_goes_on(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
+        await it.asked(1)
+        await it.send("/status", "b")
+        assert "Running: an answer is being made" in said(it, "b")
+        await it.send("/model mock/mock-1", "c")
+        assert it.app.live_runs() == ("a",)
+
+    run(body, tmp_path, Hang())
+
+
+def test_new_stops_the_run_and_what_waits_and_answers_its_own_words(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
+        await it.asked(1)
+        await it.ask("chat.send", sessionKey="main", message="more", idempotencyKey="b")
+        before = (await it.app.session(KEY)).session_id
+        await it.send("/new hello", "c")
+        assert said(it, "c") == "At your service."
+        states = [it.gateway.chats(one)[-1]["state"] for one in "ab"]
+        assert states == ["aborted", "aborted"]
+        session = await it.app.session(KEY)
+        assert session.session_id != before
+        assert [message.role for message in session.messages] == ["user", "assistant"]
+
+    run(body, tmp_path, Hang(), answer("At your service."))
+
+
+def test_a_picture_goes_with_the_first_words_of_a_new_conversation(tmp_path: Path) -> None:
+    picture = {"content": "iVBORw0KGgo=", "mimeType": "image/png"}
+
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        await it.send("/new what is this?", "b", attachments=[picture])
+        last = it.model.requests[-1].messages
+        assert [message.role for message in last] == ["user"]
+        assert last[0].text.endswith("what is this?") and len(last[0].parts) == 2
+        await it.send("/whoami", "c", attachments=[picture])
+        assert it.model.requests[-1].messages[-1].text.endswith("/whoami")
+
+    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
+    began: bool, tmp_path: Path
+) -> None:
+    async def before(it: World) -> None:
+        journal = it.app.store.journal
+        row = (await it.app.accept(KEY, inbound("/think high", "r"))).row
+        if began:
+            async with journal.lease("command:r") as lease, journal.commit() as unit:
+                unit.start([row.id], lease, run=row.id)
+
+    async def after(it: World) -> None:
+        assert await settled(it, "r") == "answered"
+        session = await it.app.session(KEY)
+        assert session.thinking == "high"
+        assert [message.text for message in session.messages] == ["Thinking: high."]
+        told = await it.ask("chat.send", sessionKey="main", message="/think high",
+                            idempotencyKey="r")  # fmt: skip
+        assert told == {"runId": "r", "status": "ok"}
+        assert len((await it.app.session(KEY)).messages) == 1
+
+    run(before, tmp_path)
+    run(after, tmp_path)
+    run(after, tmp_path)
+
+
+def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -> None:
+    async def before(it: World) -> None:
+        await it.send("hi", "a")
+        await it.app.accept(KEY, inbound("/new go on", "r"))
+
+    async def after(it: World) -> None:
+        assert await settled(it, "r") == "answered"
+        session = await it.app.session(KEY)
+        assert [message.text[-5:] for message in session.messages] == ["go on", "Gone."]
+        home = it.app.paths.sessions_dir("main")
+        await it.app.store.flush()  # type: ignore[attr-defined] # of this store
+        assert len(list(home.glob("*.reset.*"))) == 1
+
+    run(before, tmp_path, answer("one"))
+    run(after, tmp_path, answer("Gone."))
+
+
+def test_a_message_that_wanted_a_model_still_gets_it_after_a_crash(tmp_path: Path) -> None:
+    async def before(it: World) -> None:
+        await it.app.accept(KEY, inbound("/think high well?", "r"))
+
+    async def after(it: World) -> None:
+        assert await settled(it, "r") == "answered"
+        assert it.model.requests[0].thinking == "high"
+        assert it.model.requests[0].messages[-1].text.endswith("well?")
+
+    run(before, tmp_path)
+    run(after, tmp_path, answer("Well."))
+
+
+def test_the_same_command_twice_is_one(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("/think high", "r")
+        again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
+        assert await it.ask("chat.send", again) == {"runId": "r", "status": "ok"}
+        assert len((await it.app.session(KEY)).messages) == 1
+
+    run(body, tmp_path)
+
+
+def test_a_bug_in_a_command_is_told_and_the_next_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_order: Order) -> Reply:
+        raise ZeroDivisionError("secret-in-a-bug")
+
+    monkeypatch.setitem(commands.ANSWERS, "status", broken)
+
+    async def body(it: World) -> None:
+        await it.send("/status", "a")
+        assert "met a bug" in said(it, "a") and "secret" not in said(it, "a")
+        row = await it.app.store.journal.accepted("a")
+        assert row and row.state == "reported"
+        await it.send("/whoami", "b")
+        assert said(it, "b").startswith("Channel: webchat")
+
+    run(body, tmp_path)
+
+
+def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        rung = list[bool]()
+        it.app.restart = lambda: rung.append(True)
+        await it.send("/restart", "r")
+        assert await settled(it, "r") == "answered" and rung == [True]
+        assert "restarts" in said(it, "r")
+
+    run(body, tmp_path, config={"commands": {"restart": True}})
+
+
+def test_a_restart_must_be_allowed(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        it.app.restart = lambda: pytest.fail("it was switched off")
+        await it.send("/restart", "r")
+        assert "commands.restart" in said(it, "r")
+
+    run(body, tmp_path)
+
+
+def test_a_conversation_is_exported_once_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    workspace = tmp_path / "state" / "workspace"
+
+    async def body(it: World) -> None:
+        await it.send("/export", "a")
+        assert "nothing to export" in said(it, "a")
+        await it.send("say <b>hi</b>", "b")
+        await it.send("/export", "c")
+        (page,) = (workspace / "exports").glob("session-*.html")
+        text = page.read_text()
+        assert "&lt;b&gt;hi" in text and "&lt;script&gt;" in text and "<script>" not in text
+        await it.send("/export talk.md", "d")
+        assert "## You" in (workspace / "talk.md").read_text()
+        for number, (path, why) in enumerate(
+            [
+                ("AGENTS.md", "is there already"),
+                ("../out.md", "outside"),
+                ("x.sh", ".html or .md"),
+                ("talk.md/", "is a folder"),
+                (".openclaw/x.md", ""),
+            ]
+        ):
+            before = (workspace / "AGENTS.md").read_text()
+            await it.send(f"/export {path}", f"e{number}")
+            assert why in said(it, f"e{number}"), path
+            assert it.gateway.chats(f"e{number}")[-1]["state"] == "error", path
+            assert (workspace / "AGENTS.md").read_text() == before
+
+    run(body, tmp_path, answer("<script>alert(1)</script>"))
+
+
+def test_every_injected_character_is_counted(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        sent = it.model.requests[0]
+        await it.send("/context json", "b")
+        shown = json.loads(said(it, "b").removeprefix("```json\n").removesuffix("\n```"))
+        assert shown["prompt"]["systemPrompt"]["chars"] == len(sent.system)
+        parts = [part["chars"] for part in shown["prompt"]["sections"]]
+        assert sum(parts) + 2 * (len(parts) - 1) == len(sent.system)
+        assert [tool["name"] for tool in shown["prompt"]["tools"]["entries"]] == [
+            tool.name for tool in sent.tools
+        ]
+        await it.send("/context", "c")
+        assert f"System prompt: {len(sent.system):,} characters" in said(it, "c")
+        await it.send("/context detail", "d")
+        assert "Sections:" in said(it, "d") and len(said(it, "d")) > len(said(it, "c"))
+        await it.send("/context lots", "e")
+        assert "list, detail or json" in said(it, "e")
+
+    run(body, tmp_path, answer("hello"))
+
+
+def test_a_conversation_is_compacted_when_a_person_wants_it(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("/compact", "a")
+        assert "nothing to summarise" in said(it, "a")
+        for number in range(4):
+            await it.send(f"question {number} " + "words " * 400, f"q{number}")
+        await it.send("/compact keep the names", "b")
+        assert said(it, "b").startswith("Compacted: about ")
+        assert "keep the names" in str(it.model.requests[-1])
+        await it.send("/status", "c")
+        assert "1 compaction" in said(it, "c")
+
+    talk = [answer("answer " * 400) for _ in range(4)]
+    run(body, tmp_path, *talk, answer("They talked. " * 5))
+
+
+def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        before = await it.app.store.session(KEY)
+        await it.app.clock.advance(60)  # type: ignore[attr-defined] # of this clock
+        await it.send("/think high", "b")
+        after = await it.app.store.session(KEY)
+        assert before and after and after.updated_ms == before.updated_ms
+        assert after.data["thinkingLevel"] == "high"
+
+    run(body, tmp_path, answer("hello"))
+
+
+def test_a_tool_call_in_flight_does_not_break_a_commands_reply(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("list it", "a")
+        await it.send("/status", "b")
+        await it.send("and again", "c")
+        roles = [message.role for message in it.model.requests[-1].messages]
+        assert roles == ["user", "assistant", "tool", "assistant", "assistant", "user"]
+
+    call = ToolCall("c1", "ls", {"path": "."})
+    run(body, tmp_path, answer(call), answer("done"), answer("again"))

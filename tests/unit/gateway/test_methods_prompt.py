@@ -1,0 +1,184 @@
+"""prompt.get, avatars, and the first conversation of an agent, by the gateway."""
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.agent.workspace import read_state
+from homarus.core.errors import HomarusError
+from homarus.core.message import ToolCall
+from homarus.gateway.http import Site
+from tests.unit.gateway.test_gateway_http import HERE
+from tests.unit.gateway.world import World, answer, world
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def test_the_prompt_is_what_the_model_is_sent(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("hi")
+        told = await it.ask("prompt.get")
+        assert told["text"] == it.model.requests[0].system
+        assert told["sessionKey"] == "agent:main:main"
+        assert told["report"]["systemPrompt"]["chars"] == len(told["text"])
+        tools = [tool["name"] for tool in told["report"]["tools"]["entries"]]
+        assert tools == [spec.name for spec in it.model.requests[0].tools]
+        without = await it.ask("prompt.get", sessionKey="agent:main:slack:group:g", text=False)
+        assert "text" not in without
+
+    run(body, tmp_path, answer("hello"))
+
+
+def test_two_turns_share_the_whole_prompt_byte_for_byte(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("one", "run-1")
+        await it.send("aside", "run-2", key="agent:main:slack:group:g")
+        it.app.notices.add("agent:main:main", "somebody came online", 5)
+        await it.send("two", "run-3")
+        first, _, second = it.model.requests
+        assert first.system == second.system and first.tools == second.tools
+        assert second.messages[: len(first.messages)] == first.messages
+
+    run(body, tmp_path, answer("a"), answer("b"), answer("c"))
+
+
+def test_a_session_keeps_the_report_of_its_newest_prompt(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("one", "run-1")
+        first = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        assert first["source"] == "run" and first["model"] == "mock-1"
+        assert first["systemPrompt"]["chars"] == len(it.model.requests[0].system)
+        await it.send("two", "run-2")
+        again = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        assert again == first  # nothing changed: it is not written again
+        (it.app.agent("main").workspace / "SOUL.md").write_text("Be terse.")
+        await it.send("three", "run-3")
+        last = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        assert last["systemPrompt"]["chars"] == len(it.model.requests[2].system)
+
+    run(body, tmp_path, answer("a"), answer("b"), answer("c"))
+
+
+def test_only_the_owner_may_see_a_prompt(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        with pytest.raises(HomarusError, match="missing scope"):
+            await it.ask("prompt.get", {}, "read")
+
+    run(body, tmp_path)
+
+
+def test_an_avatar_is_served_from_the_workspace_and_nothing_else_is(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        workspace = it.app.agent("main").workspace
+        (workspace / "me.png").write_bytes(PNG)
+        identity = workspace / "IDENTITY.md"
+        identity.write_text("---\nname: Ada\navatar: ./me.png\n---\n")
+        site = Site(it.gateway)
+        here = {**HERE, "host": "127.0.0.1:18789"}
+        got = await get_bytes(site, "/avatar/main", here)
+        assert got == (200, "image/png", PNG)
+        listed = (await it.ask("agents.list"))["agents"][0]["identity"]
+        assert listed["avatarUrl"] == "/avatar/main"
+        assert (await it.ask("agent.identity.get"))["avatar"] == "/avatar/main"
+        for path in ("/avatar/nobody", "/avatar/main/x", "/avatar/..%2f", "/avatar/"):
+            assert (await get_bytes(site, path, here))[0] in {401, 404}
+        (tmp_path / "secret.png").write_bytes(PNG)
+        (workspace / "out.png").symlink_to(tmp_path / "secret.png")
+        for avatar in ("out.png", "../secret.png", str(tmp_path / "secret.png"), "AGENTS.md"):
+            identity.write_text(f"---\navatar: {avatar}\n---\n")
+            assert (await get_bytes(site, "/avatar/main", here))[0] == 401
+        assert (await get_bytes(Site(it.gateway, page=False), "/avatar/main", here))[0] == 401
+
+    run(body, tmp_path)
+
+
+async def get_bytes(site: Site, path: str, headers: dict[str, str]) -> tuple[int, str, bytes]:
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(dict(message))
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "root_path": "",
+        "scheme": "http",
+        "http_version": "1.1",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 18789),
+    }
+    await site(scope, receive, send)
+    kind = dict(sent[0]["headers"]).get(b"content-type", b"").decode()
+    return sent[0]["status"], kind, b"".join(part.get("body", b"") for part in sent[1:])
+
+
+def test_the_first_conversation_makes_an_agent_who_it_is(tmp_path: Path) -> None:
+    """The ritual: it is asked for, the files are written, and it is never asked for again."""
+
+    def write(number: int, path: str, content: str) -> ToolCall:
+        return ToolCall(f"c{number}", "write", {"path": path, "content": content})
+
+    script = [
+        answer("Hello! Who are you, and who am I?"),
+        answer(
+            write(1, "IDENTITY.md", "- Name: Nyx\n- Emoji: 🌙\n"),
+            write(2, "USER.md", "- Name: Ann\n"),
+            write(3, "BOOTSTRAP.md", ""),
+        ),
+        answer("I am Nyx."),
+        answer("Good morning, Ann."),
+        answer("Still Nyx."),
+    ]
+
+    async def first(it: World) -> None:
+        await it.send("hi", "run-1")
+        await it.send("I am Ann, you are Nyx", "run-2")
+        await it.send("good morning", "run-3")
+        before, _, after, later = (request.system for request in it.model.requests)
+        assert "BOOTSTRAP.md comes first" in before and "You are Homarus" in before
+        assert before == after  # a run keeps the prompt it began with
+        assert "You are Nyx," in later and "### BOOTSTRAP.md" not in later
+        assert "- Name: Ann" in later
+        assert (await it.ask("agents.list"))["agents"][0]["identity"]["name"] == "Nyx"
+
+    async def second(it: World) -> None:
+        await it.send("and today?", "run-4")
+        assert "### BOOTSTRAP.md" not in it.model.requests[0].system
+        assert "onboardingCompletedAt" in read_state(it.app.agent("main").workspace)
+
+    run(first, tmp_path, *script[:4])
+    run(second, tmp_path, script[4])
+
+
+def test_agents_have_workspaces_models_and_credentials_of_their_own(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.ask("agents.create", name="Ops", workspace="~/ops")
+        (tmp_path / "ops" / "SOUL.md").write_text("Be a pirate.")
+        await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
+        await it.send("hi")
+        ops, main = it.model.requests
+        assert "Be a pirate." in ops.system and "Be a pirate." not in main.system
+        assert "agent=ops" in ops.system
+        dirs = {it.app.models.credentials(agent) for agent in ("main", "ops")}
+        assert len(dirs) == 2
+
+    run(body, tmp_path, answer("Arr"), answer("Hello"))

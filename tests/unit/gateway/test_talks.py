@@ -1,0 +1,36 @@
+"""Every golden talk comes out as it is written down."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.gateway.talks import FOLDER, read, replay
+
+NAMES = sorted(file.stem for file in FOLDER.glob("*.talk"))
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A day begins by the machine's clock, wherever that stands."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_talk_comes_out_as_it_is_written_down(name: str, tmp_path: Path) -> None:
+    written = read(name)
+    played = asyncio.run(replay(written, tmp_path))
+    if os.environ.get("GOLDEN"):
+        (FOLDER / f"{name}.talk").write_text(played, encoding="utf-8")
+    assert played == read(name)
+
+
+def test_there_are_talks() -> None:
+    assert len(NAMES) >= 6

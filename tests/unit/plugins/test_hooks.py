@@ -1,0 +1,257 @@
+"""Hooks: who is asked, in which order, what an answer does, and that no failure gets out."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.message import Address, Inbound, Outbound, Text, ToolCall, ToolReturn, user
+from homarus.plugins.caller import Hooks
+from homarus.plugins.hooks import Specs, hook
+from homarus.plugins.values import Failure, Refusal, Where
+
+T = TypeVar("T")
+WHERE = Where("main", "agent:main:main", "run-1")
+CALL = ToolCall("c1", "exec", {"command": "ls"})
+OUT = Outbound(Address("telegram", "42"), "Hello", "key-1")
+IN = Inbound("1", OUT.address, "ann", "Hi")
+RESULT = ToolReturn("c1", "exec", (Text("a"),))
+
+
+def run(ask: Callable[[Hooks], Awaitable[T]], *plugins: object, deadline_s: float = 30.0) -> T:
+    hooks = Hooks(deadline_s)
+    for number, plugin in enumerate(plugins):
+        hooks.register(plugin, f"p{number}")
+
+    async def main() -> T:
+        return await ask(hooks)
+
+    return asyncio.run(main())
+
+
+def test_without_plugins_every_call_is_nothing_and_pluggy_is_not_loaded() -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from homarus.core.message import ToolCall\n"
+        "from homarus.plugins.caller import Hooks\n"
+        "from homarus.plugins.values import Where\n"
+        "call = ToolCall('1', 'x', {})\n"
+        "assert asyncio.run(Hooks().before_tool_call(Where(), call)) is call\n"
+        "assert 'pluggy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+class Adds:
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    @hook
+    def before_agent_start(self, prompt: str) -> str:
+        return f"{self.word} for {prompt}"
+
+    @hook
+    async def before_tool_call(self, call: ToolCall) -> Mapping[str, Any]:
+        await asyncio.sleep(0)
+        return {**call.args, "seen": [*call.args.get("seen", ()), self.word]}
+
+    @hook
+    def message_sending(self, outbound: Outbound) -> str:
+        return f"{outbound.text} {self.word}"
+
+    @hook
+    def agent_bootstrap(self, files: Mapping[str, str]) -> Mapping[str, str]:
+        return {**files, f"{self.word}.md": str(len(files))}
+
+    @hook
+    def command(self, name: str) -> str:
+        return f"{self.word}: {name}"
+
+
+class First(Adds):
+    @hook(tryfirst=True)
+    def message_sending(self, outbound: Outbound) -> str:
+        return f"{outbound.text} {self.word}"
+
+
+def test_plugins_are_asked_one_after_another_and_each_sees_what_the_one_before_made() -> None:
+    plugins = (Adds("one"), Adds("two"), First("three"))
+
+    async def main(hooks: Hooks) -> None:
+        asked = await hooks.before_tool_call(WHERE, CALL)
+        assert isinstance(asked, ToolCall)
+        assert asked.args == {"command": "ls", "seen": ["one", "two", "three"]}
+        assert asked.id == "c1"
+        sent = await hooks.message_sending(OUT)
+        assert isinstance(sent, Outbound)
+        assert (sent.text, sent.key) == ("Hello three one two", "key-1")
+        files = await hooks.agent_bootstrap(WHERE, {"SOUL.md": "x"})
+        assert list(files) == ["SOUL.md", "one.md", "two.md", "three.md"]
+        prompt = await hooks.before_agent_start(WHERE, "this", [user("hi")])
+        assert prompt == "one for this\n\ntwo for this\n\nthree for this"
+        assert await hooks.command(WHERE, "new") == ("one: new", "two: new", "three: new")
+
+    run(main, *plugins)
+
+
+class Refuses:
+    @hook
+    def before_tool_call(self) -> Refusal:
+        return Refusal("not today")
+
+    @hook
+    async def message_sending(self) -> Refusal:
+        return Refusal("too late at night")
+
+
+def test_the_first_no_ends_it() -> None:
+    asked: list[str] = []
+
+    class Notes:
+        @hook
+        def before_tool_call(self, call: ToolCall) -> None:
+            asked.append(call.name)
+
+    assert run(lambda h: h.before_tool_call(WHERE, CALL), Refuses(), Notes()) == Refusal(
+        "not today"
+    )
+    assert run(lambda h: h.message_sending(OUT), Refuses()) == Refusal("too late at night")
+    assert asked == []
+
+
+class Breaks:
+    @hook
+    def before_tool_call(self) -> None:
+        raise RuntimeError("boom")
+
+    @hook
+    async def agent_end(self) -> None:
+        await asyncio.Event().wait()
+
+    @hook
+    def message_sending(self) -> int:
+        return 7
+
+
+def test_a_hook_that_fails_is_as_if_it_were_not_there_and_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(hooks: Hooks) -> None:
+        for _ in range(2):
+            asked = await hooks.before_tool_call(WHERE, CALL)
+            assert isinstance(asked, ToolCall) and asked.args["seen"] == ["after"]
+        sent = await hooks.message_sending(OUT)
+        assert isinstance(sent, Outbound) and sent.text == "Hello after"
+        assert hooks.failures == (
+            Failure("p0", "before_tool_call", 2, "RuntimeError('boom')"),
+            Failure("p0", "message_sending", 1, "it gave int, not str or Refusal"),
+        )
+
+    with caplog.at_level(logging.WARNING):
+        run(main, Breaks(), Adds("after"))
+    assert "hook before_tool_call of plugin p0 failed" in caplog.text
+
+
+def test_a_hook_that_takes_too_long_is_left_behind() -> None:
+    async def main(hooks: Hooks) -> None:
+        await hooks.agent_end(WHERE, [], "", 5)
+        late = Failure("p0", "agent_end", 1, "it took longer than 0.01 s")
+        assert hooks.failures == (late,)
+
+    run(main, Breaks(), deadline_s=0.01)
+
+
+def test_stopping_a_run_stops_its_hook() -> None:
+    async def main(hooks: Hooks) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await hooks.agent_end(WHERE, [], "", 5)
+        assert hooks.failures == ()
+
+    run(main, Breaks())
+
+
+def test_every_hook_reaches_a_plugin_with_what_its_manual_says() -> None:
+    told: dict[str, set[str]] = {}
+    names = [name for name in vars(Specs) if not name.startswith("_")]
+
+    class Everything:
+        pass
+
+    for name in names:
+        spec = getattr(Specs, name)
+        wanted = spec.__code__.co_varnames[1 : spec.__code__.co_argcount]
+        scope: dict[str, Any] = {"told": told}
+        args = ", ".join(("self", *wanted))
+        exec(f"def {name}({args}): told['{name}'] = {set(wanted) or 'set()'}", scope)
+        setattr(Everything, name, hook(scope[name]))
+
+    async def main(hooks: Hooks) -> None:
+        await hooks.before_agent_start(WHERE, "hi", [])
+        await hooks.agent_end(WHERE, [], "", 1)
+        await hooks.before_tool_call(WHERE, CALL)
+        await hooks.after_tool_call(WHERE, CALL, RESULT, 1)
+        await hooks.before_compaction(WHERE, 1, 1)
+        await hooks.after_compaction(WHERE, 1, 1)
+        await hooks.message_received(WHERE, IN)
+        await hooks.message_sending(OUT)
+        await hooks.message_sent(OUT)
+        await hooks.session_start(WHERE, "id")
+        await hooks.session_end(WHERE, "id", 1)
+        await hooks.gateway_start(18789)
+        await hooks.gateway_stop("restart")
+        await hooks.agent_bootstrap(WHERE, {})
+        await hooks.command(WHERE, "new")
+        await hooks.gateway_startup()
+        assert hooks.failures == ()
+
+    run(main, Everything())
+    assert told.keys() == set(names)
+
+
+def test_a_hook_nobody_calls_is_refused_with_the_nearest() -> None:
+    class Typo:
+        @hook
+        def before_tool_cal(self) -> None: ...
+
+    hooks = Hooks()
+    with pytest.raises(UnknownName, match="before_tool_call"):
+        hooks.register(Typo(), "typo")
+    assert asyncio.run(hooks.before_tool_call(WHERE, CALL)) is CALL
+
+
+def test_an_argument_that_is_not_told_is_refused() -> None:
+    class Asks:
+        @hook
+        def gateway_start(self, host: str) -> None: ...
+
+    hooks = Hooks()
+    with pytest.raises(UserError, match="host"):
+        hooks.register(Asks(), "asks")
+
+
+def test_a_wrapper_and_a_second_plugin_of_a_name_are_refused() -> None:
+    class Wraps:
+        @hook(wrapper=True)
+        def gateway_start(self) -> Any:
+            return (yield)
+
+    hooks = Hooks()
+    with pytest.raises(UserError, match="wrapper"):
+        hooks.register(Wraps(), "wraps")
+    assert hooks.register(Refuses(), "one") == ("before_tool_call", "message_sending")
+    with pytest.raises(UserError, match="one"):
+        hooks.register(Refuses(), "one")
+
+
+def test_a_plugin_can_leave() -> None:
+    hooks = Hooks()
+    hooks.unregister("nobody")
+    hooks.register(Refuses(), "one")
+    hooks.unregister("one")
+    assert asyncio.run(hooks.before_tool_call(WHERE, CALL)) is CALL

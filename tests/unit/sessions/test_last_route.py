@@ -1,0 +1,50 @@
+"""What a session's record says about the way a message came."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from homarus.core.message import Address
+from homarus.sessions.last_route import route_fields
+
+SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "sessions.json"
+WEB = Address("webchat", "agent:main:main")
+
+
+def test_a_message_from_a_page_leaves_what_the_original_stores() -> None:
+    theirs = json.loads(SAMPLE.read_text(encoding="utf-8"))["agent:main:cap-chat"]
+    ours = {k: v for k, v in route_fields({"chatType": "direct"}, WEB).items() if v is not None}
+    assert ours == {name: theirs[name] for name in ("origin", "deliveryContext", "lastChannel")}
+
+
+@pytest.mark.parametrize("channel", ["agent", "cli", "wake"])
+def test_what_came_by_no_way_back_changes_nothing(channel: str) -> None:
+    assert route_fields({"lastChannel": "telegram"}, Address(channel, "x")) == {}
+
+
+def test_a_chat_elsewhere_is_told_whole() -> None:
+    fields = route_fields({}, Address("telegram", "42", "work", "7"))
+    assert fields["deliveryContext"] == {
+        "channel": "telegram", "to": "42", "accountId": "work", "threadId": "7",
+    }  # fmt: skip
+    assert (fields["lastTo"], fields["lastAccountId"], fields["lastThreadId"]) == (
+        "42",
+        "work",
+        "7",
+    )
+
+
+def test_another_way_forgets_the_first_and_the_same_one_keeps_its_label() -> None:
+    there = {"origin": {"provider": "telegram", "label": "Ann", "to": "42", "from": "ann"}}
+    again = route_fields(there, Address("telegram", "43"))["origin"]
+    assert (again["label"], again["from"], again["to"]) == ("Ann", "ann", "43")
+    page = route_fields({**there, "lastTo": "42"}, WEB)
+    assert page["origin"] == {"provider": "webchat", "surface": "webchat"}
+    assert page["lastTo"] is None  # taken away
+
+
+@pytest.mark.parametrize("origin", [None, 5, "x", [], {"provider": 5}])
+def test_a_damaged_record_is_no_hindrance(origin: object) -> None:
+    fields = route_fields({"origin": origin, "chatType": 5}, WEB)
+    assert fields["origin"] == {"provider": "webchat", "surface": "webchat"}

@@ -1,0 +1,146 @@
+import json
+from dataclasses import fields, replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import Corrupt
+from homarus.core.message import Address, Authority, Image, Inbound, Wishes
+from homarus.store.arrival import (
+    arrive,
+    digest_of,
+    inbound_json,
+    preview_of,
+    read_body,
+    read_inbound,
+    storable,
+    storable_ids,
+)
+from homarus.store.journal import PREVIEW_CHARS
+from homarus.store.line import dump, load
+
+words = st.text(max_size=20)
+whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def wishes(text: st.SearchStrategy[str]) -> st.SearchStrategy[Wishes]:
+    asked = {field.name: st.none() | text for field in fields(Wishes)}
+    return st.builds(Wishes, **{**asked, "timeout_s": st.none() | st.floats(0, 1e9)})
+
+
+def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
+    made = {
+        "id": text,
+        "address": st.builds(Address, text, text, text, st.none() | text),
+        "sender": text,
+        "text": text,
+        "images": st.lists(st.builds(Image, text, text), max_size=2).map(tuple),
+        "at_ms": st.integers(0, 2**53),
+        "wishes": wishes(text),
+        "run_id": text,
+        "authority": st.sampled_from(get_args(Authority)),
+    }
+    assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"
+    return st.builds(Inbound, **made)
+
+
+HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
+
+
+@given(inbounds(words))
+def test_a_message_comes_back_from_its_json_as_it_was(inbound: Inbound) -> None:
+    assert read_inbound(inbound_json(inbound)) == inbound
+
+
+@given(inbounds(whole_words))
+def test_it_comes_back_from_text_too(inbound: Inbound) -> None:
+    assert read_body(dump(inbound_json(inbound))) == inbound
+    assert read_inbound(json.loads(json.dumps(inbound_json(inbound)))) == inbound
+
+
+@given(inbounds(words))
+def test_whatever_arrives_can_be_stored(inbound: Inbound) -> None:
+    arrival = arrive("agent:main:main", inbound, 7)
+    for text in (arrival.id, arrival.message_id, arrival.sender, arrival.preview, arrival.channel):
+        assert "\0" not in text
+        text.encode()
+    arrival.body.encode()
+    assert arrival.id and arrival.message_id
+    kept = read_body(arrival.body)
+    assert kept is not None and kept.at_ms == inbound.at_ms
+    marks = {other.message_id for other in arrival.others()}
+    ids = {other.id for other in arrival.others()}
+    assert len(marks) == len(ids) == 3 and arrival.id not in ids
+    assert all(other.state == "parked" and other.why for other in arrival.others())
+
+
+@given(inbounds(words), words, st.integers(), words)
+def test_the_same_words_are_the_same_whenever_they_come(
+    inbound: Inbound, session: str, at_ms: int, sender: str
+) -> None:
+    other = replace(inbound, at_ms=at_ms, sender=sender, run_id="r", id="i")
+    assert digest_of(session, other) == digest_of(session, inbound)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(HELLO, text="hello "),
+        replace(HELLO, address=replace(HELLO.address, chat="43")),
+        replace(HELLO, images=(Image("a", "image/png"),)),
+        replace(HELLO, images=(Image("image/png", "a"),)),
+        replace(HELLO, wishes=Wishes(model="x")),
+        replace(HELLO, wishes=Wishes(thinking="x")),
+        replace(HELLO, wishes=Wishes(timeout_s=1.0)),
+    ],
+)
+def test_other_words_are_told_apart(other: Inbound) -> None:
+    assert digest_of("s", other) != digest_of("s", HELLO)
+    assert digest_of("s2", HELLO) != digest_of("s", HELLO)
+
+
+def test_parts_of_a_message_cannot_be_moved_into_each_other() -> None:
+    one = Inbound("m", Address("t", "a"), "x", "bc")
+    other = Inbound("m", Address("t", "ab"), "x", "c")
+    assert digest_of("s", one) != digest_of("s", other)
+    assert digest_of("sa", one) != digest_of("s", replace(one, address=Address("t", "aa")))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [None, [], "x", 7, {}, {"id": "m"}, {**inbound_json(HELLO), "images": [7]},
+     {**inbound_json(HELLO), "wishes": "x"}],
+)  # fmt: skip
+def test_what_was_not_written_here_is_corrupt(bad: object) -> None:
+    with pytest.raises(Corrupt):
+        read_inbound(bad)
+    assert read_body(json.dumps(bad)) is None
+
+
+def test_a_body_that_is_no_json_reads_as_nothing() -> None:
+    assert read_body("{") is None
+    assert read_body(None) is None
+
+
+def test_a_preview_is_one_short_line() -> None:
+    assert preview_of("  hello\n\n world ") == "hello world"
+    assert preview_of("") == "" and preview_of(" \n" * 500) == ""
+    long = preview_of("word " * 10_000)
+    assert len(long) == PREVIEW_CHARS and long.endswith("…")
+    assert preview_of("a\u202eb\0") == "a\\u{202e}b\\u{0}"
+
+
+@given(words)
+def test_text_is_changed_only_where_it_cannot_be_stored(text: str) -> None:
+    assert storable(storable(text)) == storable(text)
+    assert len(storable(text)) == len(text)
+    assert [new for old, new in zip(text, storable(text), strict=True) if old != new] == [
+        "\ufffd" for ch in text if ch == "\0" or "\ud800" <= ch <= "\udfff"
+    ]
+
+
+def test_ids_come_once_each_in_order() -> None:
+    assert storable_ids(["b", "a\0", "b", "a\ufffd"]) == ("b", "a\ufffd")
+    assert load(dump({"a": "b"})) == {"a": "b"}

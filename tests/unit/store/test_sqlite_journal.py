@@ -1,0 +1,180 @@
+"""What is true of the journal in state.sqlite alone."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from homarus.core import faults
+from homarus.core.errors import DiskFull, InUse, StoreError
+from homarus.core.message import Address, Inbound
+from homarus.core.principal import OWNER
+from homarus.store import schema
+from homarus.store.journal import OPEN
+from homarus.store.sqlite import SqliteStore, open_store
+from homarus.store.sqlite_journal import SqliteJournal
+
+CHAT = Address("telegram", "42")
+
+
+def says(text: str, message_id: str = "m1") -> Inbound:
+    return Inbound(message_id, CHAT, "ann", text)
+
+
+def change(state: Path, sql: str, *values: Any) -> None:
+    with apsw.Connection(str(state / "state.sqlite")) as db:
+        db.execute(sql, values)
+    db.close()
+
+
+def downgrade(state: Path) -> None:
+    """As if an older version had made it."""
+    for table in ("accepted", "calls", "parcels"):
+        change(state, f"DROP TABLE {table}")
+    change(state, "UPDATE meta SET value = 2 WHERE key = 'schema'")
+
+
+def test_the_journal_comes_to_a_database_that_had_none(tmp_path: Path) -> None:
+    async def first(store: SqliteStore) -> None:
+        async with store.commit() as unit:
+            unit.put_record("job", "1", {"a": 1})
+
+    async def later(store: SqliteStore) -> None:
+        assert await store.record("job", "1") == {"a": 1}
+        assert (await store.journal.accept("s", says("hi"), at_ms=1)).kind == "new"
+
+    with_store(tmp_path, first)
+    downgrade(tmp_path)
+    with_store(tmp_path, later)
+
+
+def with_store(state: Path, body: Any, **options: bool) -> None:
+    async def main() -> None:
+        async with open_store(state, **options) as store:
+            await body(store)
+
+    asyncio.run(main())
+
+
+def test_a_look_at_an_older_database_brings_it_up_to_date_unless_somebody_has_it(
+    tmp_path: Path,
+) -> None:
+    async def nothing(store: SqliteStore) -> None:
+        assert list(await store.journal.rows()) == []
+
+    async def look(store: SqliteStore) -> None:
+        with pytest.raises(InUse):
+            open_store(tmp_path, read_only=True)
+
+    with_store(tmp_path, nothing)
+    downgrade(tmp_path)
+    with_store(tmp_path, nothing, read_only=True)
+    with_store(tmp_path, nothing, read_only=True)
+
+    async def held(store: SqliteStore) -> None:
+        change(tmp_path, "UPDATE meta SET value = 2 WHERE key = 'schema'")
+        await look(store)
+        change(tmp_path, "UPDATE meta SET value = ? WHERE key = 'schema'", len(schema.MIGRATIONS))
+
+    with_store(tmp_path, held)
+
+
+def test_a_look_sees_what_the_gateway_accepts_and_cannot_change_it(tmp_path: Path) -> None:
+    async def body(store: SqliteStore) -> None:
+        async with open_store(tmp_path, read_only=True) as looking:
+            row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
+            assert list(await looking.journal.rows(*OPEN)) == [row]
+            with pytest.raises(StoreError, match="reading only"):
+                await looking.journal.accept("s", says("ho", "m2"), at_ms=1)
+            with pytest.raises(StoreError, match="reading only"):
+                await looking.journal.retry(row.id, at_ms=1)
+
+    with_store(tmp_path, body)
+
+
+def test_a_message_that_cannot_be_read_any_more_hides_no_other(tmp_path: Path) -> None:
+    async def body(store: SqliteStore) -> None:
+        for n in range(3):
+            await store.journal.accept("s", says(str(n), f"m{n}"), at_ms=n)
+        change(tmp_path, "UPDATE accepted SET body = '{\"id' WHERE message_id = 'm1'")
+        found = await store.journal.rows(*OPEN)
+        assert [row.inbound and row.inbound.text for row in found] == ["0", None, "2"]
+
+    with_store(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        (lambda journal: journal.rows(*OPEN), "accepted_open"),
+        (lambda journal: journal.rows("running"), "accepted_open"),
+        (lambda journal: journal.rows("accepted", session="s", limit=5), "accepted_open"),
+        (lambda journal: journal.rows("parked"), "accepted_parked"),
+        (lambda journal: journal.parcels("pending"), "parcels_waiting"),
+        (lambda journal: journal.parcels("sending", "pending", channel="x"), "parcels_waiting"),
+        (lambda journal: journal.parcels("unknown", "dead"), "parcels_stranded"),
+        (lambda journal: journal.accepted("x"), "sqlite_autoindex_accepted_1"),
+        (lambda journal: journal.parcel("x"), "sqlite_autoindex_parcels_1"),
+    ],
+)
+def test_the_few_that_matter_are_found_without_a_look_at_the_many(asked: Any, index: str) -> None:
+    db = apsw.Connection(":memory:")
+    schema.migrate(db, Path("state.sqlite"))
+    plans: list[str] = []
+
+    def read(sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        plans.extend(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values))
+        return []
+
+    never: Any = None
+    asyncio.run(asked(SqliteJournal(OWNER, read, never, never, never)))
+    db.close()
+    assert any(index in plan for plan in plans), plans
+    assert not any(plan.startswith("SCAN") for plan in plans), plans
+
+
+def test_a_full_disk_refuses_a_message_and_takes_it_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(store: SqliteStore) -> None:
+        monkeypatch.setattr(faults, "_faults", faults.parse_faults("store.commit:enospc"))
+        with pytest.raises(DiskFull):
+            await store.journal.accept("s", says("hi"), at_ms=1)
+        assert list(await store.journal.rows()) == []
+        assert (await store.journal.accept("s", says("hi"), at_ms=2)).kind == "new"
+
+    with_store(tmp_path, body)
+
+
+def test_a_disk_that_fails_ends_the_taking_and_the_next_start_knows_what_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def first(store: SqliteStore) -> None:
+        monkeypatch.setattr(faults, "_faults", faults.parse_faults("store.sync:eio"))
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            broken = group.create_task(store.until_broken())
+            await asyncio.sleep(0)
+            assert not broken.done()
+            with pytest.raises(StoreError, match="not written any more"):
+                await store.journal.accept("s", says("hi"), at_ms=1)
+        assert "start homarus again" in broken.result().fix
+        assert (await store.until_broken()).fix
+        with pytest.raises(StoreError, match="not written any more"):
+            await store.journal.accept("s", says("ho", "m2"), at_ms=1)
+        async with asyncio.timeout(30):
+            with pytest.raises(StoreError, match="not written any more"):
+                async with store.commit() as unit:
+                    unit.put_record("job", "1", {})
+
+    async def later(store: SqliteStore) -> None:
+        assert (await store.journal.accept("s", says("hi"), at_ms=1)).kind == "duplicate"
+        assert (await store.journal.accept("s", says("ho", "m2"), at_ms=1)).kind == "new"
+        waiting = asyncio.timeout(0)
+        with pytest.raises(TimeoutError):
+            async with waiting:
+                await store.until_broken()
+
+    with_store(tmp_path, first)
+    with_store(tmp_path, later)
