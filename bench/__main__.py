@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.figure import ROOT, Figure
 
 BENCHES = ("start", "turns", "stream", "wires", "transcript", "prompt", "gateway")
-LOOKS = 1
+LOOKS = 3
 LIMITS = Path(__file__).parent / "limits.toml"
 
 

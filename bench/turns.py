@@ -11,7 +11,7 @@ WARM_UP = 20
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    batches, turns = (6, 25) if quick else (12, 50)
+    batches, turns = (12, 25) if quick else (12, 50)
     with tempfile.TemporaryDirectory() as folder, model_server() as url:
         return asyncio.run(_measure(Path(folder), url, batches, turns))
 

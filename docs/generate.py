@@ -15,11 +15,13 @@ from typing import Any
 import click
 
 import homarus
+from homarus.agent.commands import ANSWERS
 from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
 from homarus.plugins import hooks as plugin_hooks
+from homarus.sessions.commands import COMMANDS
 from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -30,6 +32,7 @@ def pages() -> dict[str, str]:
     """Every page of the reference: file name → text."""
     made = {
         "commands.md": commands(),
+        "chat-commands.md": chat_commands(),
         "config.md": config(),
         "errors.md": errors_page(),
         "events.md": events(),
@@ -66,6 +69,25 @@ def _command(ctx: click.Context) -> str:
     rows = [row for p in ctx.command.get_params(ctx) if (row := p.get_help_record(ctx))]
     options = _table(("option", "meaning"), [(f"`{flag}`", text) for flag, text in rows])
     return f"{title}{told}\n\n```\n{usage}\n```\n\n{options}"
+
+
+def chat_commands() -> str:
+    built = {*ANSWERS, "new", "reset"}
+    rows = [
+        (
+            ", ".join(f"`/{name}`" for name in (one.name, *one.aliases)),
+            f"`{one.args}`" if one.args else "",
+            one.help + ("" if one.name in built else " Not built yet."),
+            "owner" if one.owner_only else "authorised",
+        )
+        for one in COMMANDS
+    ]
+    return (
+        "# Chat commands\n\n"
+        "A message that is one of these is obeyed, in every chat: see\n"
+        "[Commands in a chat](../sessions.md).\n\n"
+        + _table(("command", "arguments", "meaning", "who may"), rows)
+    )
 
 
 # Configuration

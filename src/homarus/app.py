@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from homarus.agent import workspace
-from homarus.agent.agent import Agent, make_agent
+from homarus.agent.cast import Cast
 from homarus.agent.commands import Commands
-from homarus.agent.compact import Compaction
 from homarus.agent.hearing import hear
 from homarus.agent.run import Outcome, Runner, agent_of
+from homarus.agent.shaping import Shape, shape_reply
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
@@ -30,10 +29,10 @@ from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError
 from homarus.core.keys import store_key
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, StoppedBy
+from homarus.core.message import Inbound, Outbound, StoppedBy
 from homarus.core.tasks import task_group
 from homarus.core.watchdog import Watchdog
-from homarus.policy.decide import decide
+from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models, Wish
 from homarus.sessions.maintenance import Upkeep
 from homarus.sessions.notices import Notices
@@ -41,12 +40,8 @@ from homarus.sessions.reception import Reception
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
-from homarus.store.journal import Acceptance, Accepted
+from homarus.store.journal import Accepted
 from homarus.store.sqlite import SqliteStore, open_store
-from homarus.tools.builtin import files as file_tools
-from homarus.tools.builtin import search as search_tools
-from homarus.tools.builtin.exec import exec_tool
-from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
@@ -74,12 +69,12 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self.clock = clock
         self._group: asyncio.TaskGroup = group
-        self._agents: dict[str, Agent] = {}
-        self._tools: dict[str, Registry] = {}
+        self._cast, self.hooks = Cast(lambda: self.loaded.config, paths), Hooks()
+        self.agent, self.tools = self._cast.agent, self._cast.tools
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channels: asyncio.Task[None] | None = None
         self.restart: Callable[[], None] | None = None  # set by what serves this program
-        self._delivery = Delivery(store.journal, channels, clock)
+        self._delivery = Delivery(store.journal, channels, clock, sent=self._sent)
         self._runner = Runner(
             sessions=self.sessions,
             journal=store.journal,
@@ -101,6 +96,8 @@ class App:
             spend=Spend(
                 store, lambda: self.loaded.config.agents.defaults.spend, clock.now_ms, self.day
             ),
+            hooks=self.hooks,
+            shape=self._shape,
         )
         commands = Commands(self, pack=self._delivery.pack, posted=self._delivery.nudge)
         self._reception: Reception[Outcome] = Reception(
@@ -115,28 +112,10 @@ class App:
             posted=self._delivery.nudge,
             hear=commands.hear,
         )
+        self.accept, self.put = self._reception.accept, self._reception.put
+        self.waiting, self.nudge = self._reception.waiting, self._delivery.nudge
+        self.live_runs, self.compact = self._runner.live, self._runner.compact
         self._intake = Intake(store.journal, clock, route=self._route, put=self.put)
-
-    def agent(self, agent_id: str) -> Agent:
-        """An agent with its workspace in place."""
-        if agent_id not in self._agents:
-            settings = agent_settings(self.loaded.config, self.paths, agent_id)
-            workspace.ensure(settings.workspace, templates=not settings.skip_bootstrap)
-            self._agents[agent_id] = make_agent(settings, self.loaded.config.tools)
-        return self._agents[agent_id]
-
-    def tools(self, agent_id: str) -> Registry:
-        """The tools an agent may use; what its rules deny, it is not even told of."""
-        if agent_id not in self._tools:
-            agent = self.agent(agent_id)
-            own = agent_settings(self.loaded.config, self.paths, agent_id).tools
-            timeout_s = (own or self.loaded.config.tools).exec.timeout_sec
-            every = Registry.from_modules(file_tools, search_tools)
-            all_tools = Registry([*every, exec_tool(float(timeout_s))])
-            self._tools[agent_id] = all_tools.where(
-                lambda tool: decide(tool.name, *agent.rules).action != "deny"
-            )
-        return self._tools[agent_id]
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
         """The session a person means: the one they name, else the main one of an agent."""
@@ -151,14 +130,6 @@ class App:
             self.tools(agent.id)
             await self.models.warm(Wish(agent.id, agent.model))
 
-    async def accept(self, key: str, inbound: Inbound) -> Acceptance:
-        """Take a message in for good; one that was taken before is not run again."""
-        return await self._reception.accept(key, inbound)
-
-    def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
-        """Have a message answered; the future is done when the run that answers it is."""
-        return self._reception.put(key, row)
-
     async def ask(self, key: str, inbound: Inbound) -> Outcome:
         """Take a message in, and wait for the run that answers it."""
         return await self.put(key, (await self.accept(key, inbound)).row)
@@ -170,10 +141,6 @@ class App:
             channels = self._delivery.run(self._intake)
             self._channels = self._group.create_task(channels, name="channels")
         return begun
-
-    def nudge(self) -> None:
-        """Replies are due again: have them carried."""
-        self._delivery.nudge()
 
     def stop(self) -> None:
         """Begin nothing more: what is accepted from now on waits for the next start."""
@@ -189,6 +156,17 @@ class App:
             self._runner.sign_stop(key, run_id, by)
         return self._reception.abort(key, run_id)
 
+    def _shape(self, session: Session, inbound: Inbound, thinking: str) -> Shape | None:
+        """How a run is told to its sender's chat; None where its events are all there is."""
+        carries = self._delivery.capabilities(inbound.address)
+        if carries is None:
+            return None
+        config = self.loaded.config
+        return shape_reply(config, session, inbound, thinking, carries.text_limit)
+
+    def _sent(self, message: Outbound, error: str) -> None:
+        self._group.create_task(self.hooks.message_sent(message, error), name="message sent")
+
     def _route(self, inbound: Inbound) -> str:
         """The session a channel's message belongs to: one per chat, of the usual agent."""
         agent = default_agent(self.loaded.config)
@@ -202,14 +180,6 @@ class App:
     async def maintain(self) -> None:
         """Keep the sessions in order, until cancelled."""
         await Upkeep(self).run()
-
-    def waiting(self, key: str) -> int:
-        """How many messages of a session wait for a run."""
-        return self._reception.waiting(key)
-
-    def live_runs(self, key: str | None = None) -> tuple[str, ...]:
-        """The ids of the runs under way."""
-        return self._runner.live(key)
 
     async def session(self, key: str) -> Session:
         """A session, whether it was used before or not."""
@@ -228,8 +198,7 @@ class App:
         self._retired.append(self.models)
         self.models = Models(loaded.config, loaded.env, self.paths, self.clock)
         self.loaded = loaded
-        self._agents.clear()
-        self._tools.clear()
+        self._cast.dismiss()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         set_up(loaded.config)
 
@@ -245,10 +214,6 @@ class App:
     def day(self, at_ms: int) -> str:
         """The person's date."""
         return day_in(zone_name(self.loaded.config.agents.defaults.user_timezone), at_ms)
-
-    async def compact(self, key: str, instructions: str = "") -> Compaction:
-        """Put the old part of a conversation away."""
-        return await self._runner.compact(key, instructions)
 
     async def status(self, key: str) -> Status:
         """What a session is and what would answer it."""

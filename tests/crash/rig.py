@@ -69,7 +69,7 @@ class Started:
     ) -> None:
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [*json.loads(env.get("CRASH_UNDER", "[]")), sys.executable, "-m", module, *args],
+                [sys.executable, "-m", module, *args],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -247,14 +247,14 @@ class Rig:
     def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def start(self, fault: str = "", launch: Launch | None = None, **env: str) -> Child:
+    def start(self, fault: str = "") -> Child:
         """Begin the gateway; it may be dead again before this returns."""
         assert self.gateway is None or self.gateway.ended()
         own = {name: os.environ[name] for name in KEPT if name in os.environ}
         own |= {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "HOMARUS_FAULT": fault}
-        own |= {"OPENCLAW_STATE_DIR": str(self.state), **env}
-        launch = launch or self._launch
-        self.gateway = launch(GATEWAY, self._args(), own, self.folder, self.log)
+        own |= {"OPENCLAW_STATE_DIR": str(self.state)}
+        args = ("--ledger", self.ledger.url)
+        self.gateway = self._launch(GATEWAY, args, own, self.folder, self.log)
         return self.gateway
 
     def wait_ready(self) -> None:
@@ -394,9 +394,6 @@ class Rig:
         }
         self.state.mkdir(exist_ok=True)
         (self.state / "openclaw.json").write_text(json.dumps(base))
-
-    def _args(self) -> Sequence[str]:
-        return ("--ledger", self.ledger.url)
 
 
 def _get(url: str) -> Any:

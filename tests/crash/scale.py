@@ -19,6 +19,7 @@ from tests.crash.rig import Launch, Rig, Started, wait_for
 THINK_MS = 1_000  # the model takes this long, so that all sessions are live together
 LAG_MS = 100.0
 GROWTH = 1.10
+REST_S = 20.0
 GUARD_S = 600.0
 NONCE = re.compile(r"T#([0-9a-f]+)")
 
@@ -41,20 +42,28 @@ class Found:
     after_mb: float
 
 
-def play(launch: Launch, folder: Path, sessions: int, turns: int = 3) -> Found:
+def play(
+    launch: Launch,
+    folder: Path,
+    sessions: int,
+    *,
+    turns: int = 3,
+    think_ms: int = THINK_MS,
+    rest_s: float = REST_S,
+) -> Found:
     """Every session writes, is answered, and writes again."""
     rig = Rig(launch, folder, concurrent=sessions)
     try:
         gateway = rig.start()
         rig.wait_ready()
         idle_mb = rss_mb(gateway.pid)
-        wave(rig, sessions, "warm")
+        wave(rig, sessions, "warm", think_ms)
         before_mb, before_s = rss_mb(gateway.pid), cpu_s(gateway.pid)
         started = time.monotonic()
         for _ in range(turns):
-            wave(rig, sessions, "chat")
+            wave(rig, sessions, "chat", think_ms)
         took_s, spent_s = time.monotonic() - started, cpu_s(gateway.pid) - before_s
-        after_mb = settled_mb(gateway.pid, before_mb * GROWTH)
+        after_mb = settled_mb(gateway.pid, before_mb * GROWTH, rest_s)
         told, lags = rig.verdict(), lag(rig)
         return Found(
             sessions, len(told.answered), len(told.doubled), strayed(rig), took_s,
@@ -64,13 +73,13 @@ def play(launch: Launch, folder: Path, sessions: int, turns: int = 3) -> Found:
         rig.close()
 
 
-def wave(rig: Rig, count: int, name: str) -> None:
+def wave(rig: Rig, count: int, name: str, think_ms: int) -> None:
     """One message to each chat, and wait for every answer."""
     for number in range(count):
-        rig.offer(f"T#{{nonce}} MOCK:delay:{THINK_MS} MOCK:echo", f"{name}-{number}")
+        rig.offer(f"T#{{nonce}} MOCK:delay:{think_ms} MOCK:echo", f"{name}-{number}")
 
     def done() -> bool:
-        time.sleep(0.5)
+        time.sleep(0.2)
         told = rig.verdict()
         return len(told.answered) == told.offered
 
@@ -94,15 +103,12 @@ def rss_mb(pid: int) -> float:
     return int(found[1]) / 1000
 
 
-def settled_mb(pid: int, enough_mb: float) -> float:
-    """Memory once it has stopped falling, or is small enough."""
-    last = rss_mb(pid)
-    for _ in range(20):
-        if last <= enough_mb:
-            break
-        time.sleep(1.0)
-        last = min(last, rss_mb(pid))
-    return last
+def settled_mb(pid: int, enough_mb: float, rest_s: float) -> float:
+    """Memory when it is small enough, or after a rest."""
+    deadline = time.monotonic() + rest_s
+    while (found := rss_mb(pid)) > enough_mb and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return found
 
 
 def cpu_s(pid: int) -> float:

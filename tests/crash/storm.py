@@ -168,10 +168,10 @@ class Storm:
 
     def _wrong_words(self) -> list[str]:
         """Every question stands in its transcript exactly once."""
-        said = "\n".join(self.rig.look(_questions))
-        wrong = {one: said.count(f"T#{nonce}") for one, nonce in self._nonces.items()}
         if not self.scene.text.startswith("T#"):
             return []
+        said = "\n".join(self.rig.look(_questions))
+        wrong = {one: said.count(f"T#{nonce}") for one, nonce in self._nonces.items()}
         return [f"the question {one} stands there {n} times" for one, n in wrong.items() if n != 1]
 
     def _wrong_effects(self) -> list[str]:

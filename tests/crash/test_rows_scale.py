@@ -11,7 +11,7 @@ SESSIONS = 100
 def test_row_39_a_hundred_sessions_at_once_are_each_answered_with_their_own_words(
     launch: Launch, tmp_path: Path
 ) -> None:
-    found = play(launch, tmp_path, SESSIONS)
+    found = play(launch, tmp_path, SESSIONS, think_ms=200, rest_s=0.0)
     assert found.answered == 4 * SESSIONS
     assert found.doubled == 0 and found.strayed == 0
     assert found.worst_s < 60

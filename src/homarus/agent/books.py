@@ -8,23 +8,32 @@ parcels. What another run has taken over meanwhile, this one can no longer write
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Literal, Protocol
 
 from homarus.agent.replies import parse_reply
+from homarus.agent.shaping import Shape
 from homarus.core.errors import LeaseLost, StoreError
 from homarus.core.faults import fault
-from homarus.core.message import Inbound, Message, ToolReturn
+from homarus.core.message import Inbound, Message, Outbound, ToolReturn
 from homarus.core.text import one_line
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Refusal
 from homarus.sessions.session import Also, Session
 from homarus.store.base import Entry, Unit
 from homarus.store.journal import Accepted, Journal, Lease, Parcel
 
 log = logging.getLogger(__name__)
 
-# A reply for the sender of a message, as parcels; none where nothing has to be carried.
-Pack: TypeAlias = Callable[[Inbound, str, str], Sequence[Parcel]]  # the message, the run, the text
 
-EMPTY = "The model gave an empty answer. Ask again, or choose another model."
+class Pack(Protocol):
+    """A reply for a message's sender as parcels, counted from `first`; none where none is due."""
+
+    def __call__(
+        self, inbound: Inbound, run: str, text: str, first: int = 0
+    ) -> Sequence[Parcel]: ...
+
+
 _MAX_WHY_CHARS = 300
 
 
@@ -40,7 +49,10 @@ class Books:
         pack: Pack,
         posted: Callable[[], None],
         now_ms: Callable[[], int],
+        hooks: Hooks,
     ) -> None:
+        self.shape: Shape | None = None  # once it is known how the sender's chat is told
+        self._hooks = hooks
         self._journal, self._lease = journal, lease
         self._pack, self._posted, self._now_ms = pack, posted, now_ms
         self._first = rows[0]
@@ -106,18 +118,12 @@ class Books:
 
     async def finish(self, session: Session, reply: Message) -> None:
         """The answer, its outcome and its parcels, in one commit."""
-        said = parse_reply(reply.text)
-        text = said.text or ("" if said.silent or said.media else EMPTY)
-        parcels = () if said.silent else self._parcels(text)
+        outcome, texts = self._ending(reply)
+        parcels = await self._parcels(texts)
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
-            unit.settle(
-                self._ids,
-                self._lease,
-                "silent" if said.silent else "answered",
-                at_ms=self._now_ms(),
-                reply=entries[-1].id,
-            )
+            reply_id, at_ms = entries[-1].id, self._now_ms()
+            unit.settle(self._ids, self._lease, outcome, at_ms=at_ms, reply=reply_id)
             unit.post(*parcels)
 
         await session.append(reply, also=also)
@@ -125,9 +131,17 @@ class Books:
         if parcels:
             self._posted()
 
+    def _ending(self, reply: Message) -> tuple[Literal["answered", "silent"], list[str]]:
+        if self.shape:
+            ending = self.shape.finish(reply)
+            return ending.outcome, [block.text for block in ending.blocks]
+        return "silent" if parse_reply(reply.text).silent else "answered", []
+
     async def report(self, why: str, told: str) -> None:
         """There is no answer: the sender is told `told`, and the journal why."""
-        parcels = self._parcels(told) if told else ()
+        blocks = self.shape.fail(told) if self.shape else ()
+        texts = [block.text for block in blocks] if self.shape else [told] if told else []
+        parcels = await self._parcels(texts)
         try:
             async with self._journal.commit() as unit:
                 # It may be one of an earlier process, that ends before it was taken over.
@@ -148,6 +162,18 @@ class Books:
         if parcels:
             self._posted()
 
-    def _parcels(self, text: str) -> Sequence[Parcel]:
-        inbound = self._first.inbound
-        return self._pack(inbound, self.run, text) if inbound else ()
+    async def _parcels(self, texts: Sequence[str]) -> list[Parcel]:
+        """What has to be carried to the sender, as hooks leave it. Each part has its own id."""
+        inbound, parcels = self._first.inbound, list[Parcel]()
+        if inbound is None:
+            return parcels
+        for text in texts:
+            for parcel in self._pack(inbound, self.run, text, len(parcels)):
+                sent = await self._hooks.message_sending(
+                    Outbound(parcel.address, parcel.text, parcel.id)
+                )
+                if isinstance(sent, Refusal):
+                    log.warning("parcel %s is not sent: %s", parcel.id, sent.reason)
+                else:
+                    parcels.append(replace(parcel, text=sent.text))
+        return parcels

@@ -4,7 +4,8 @@
 
 A hook that replaces files stands between the two steps:
 
-    files = await hook(key, composer.files(agent, key))
+    files = composer.files(agent, key)
+    files = with_texts(files, await hook(texts_of(files)))
     prompt = composer.compose(agent, key, model, tools, files=files)
 """
 
@@ -114,7 +115,7 @@ class Composer:
             return {}
         report = self.report(made.prompt, place)
         same = report.is_like(data.get("systemPromptReport"))
-        return {} if same else {"systemPromptReport": report.to_json()}
+        return {} if same else {"systemPromptReport": report.entry()}
 
 
 def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:

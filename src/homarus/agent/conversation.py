@@ -71,7 +71,7 @@ class Conversation:
         now_ms: Callable[[], int],
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
-        self._provider, self._thinking = provider, thinking
+        self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
         self._views, self._now_ms = views, now_ms
         self._view = views.get(session.session_id)
@@ -122,7 +122,7 @@ class Conversation:
             self.system,
             messages,
             self.tools,
-            thinking=self._thinking,
+            thinking=self.thinking,
             params=self.model.params,
         )
 

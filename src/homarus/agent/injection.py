@@ -8,6 +8,7 @@ private conversations only; who works for an agent gets its rules and its notes 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from homarus.core.keys import is_cron, is_hook, is_subagent, parse_agent_key
@@ -89,6 +90,31 @@ def is_private(kind: Kind) -> bool:
 def names_for(kind: Kind) -> tuple[str, ...]:
     """The files for a conversation, in the order of the prompt."""
     return tuple(name for name, kinds in _SEEN_BY.items() if kind in kinds)
+
+
+def texts_of(files: Sequence[WorkspaceFile]) -> dict[str, str]:
+    """The files that are there, as a hook sees them: name → text."""
+    return {file.name: file.text for file in files if not file.missing}
+
+
+def with_texts(
+    files: Sequence[WorkspaceFile], texts: Mapping[str, str]
+) -> tuple[WorkspaceFile, ...]:
+    """The files as a hook leaves them: changed, taken out, or added at the end."""
+    kept = [
+        file
+        if texts.get(file.name, file.text) == file.text
+        else replace(file, text=texts[file.name], chars=len(texts[file.name]), missing=False)
+        for file in files
+        if file.missing or file.name in texts
+    ]
+    known = {file.name for file in files}
+    added = [
+        WorkspaceFile(name, name, text, chars=len(text))
+        for name, text in texts.items()
+        if name not in known
+    ]
+    return (*kept, *added)
 
 
 def inject(

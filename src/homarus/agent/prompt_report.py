@@ -4,7 +4,7 @@
     report = read_report(session.record.data.get("systemPromptReport"))   # what a session keeps
     describe(report)                         # for people
 
-The JSON is the original's `systemPromptReport`, with `sections`, `mode` and `profile` beside it.
+A session's entry keeps the original's `systemPromptReport`; asked, we tell the sections too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -100,7 +100,16 @@ class PromptReport:
         return sum(tool.schema_chars for tool in self.tools)
 
     def to_json(self) -> dict[str, Json]:
-        """As the session's entry keeps it."""
+        """All of it: what a session's entry keeps, and what only we know."""
+        return {
+            **self.entry(),
+            "mode": self.mode,
+            "profile": self.profile,
+            "sections": [{"name": part.name, "chars": part.chars} for part in self.sections],
+        }
+
+    def entry(self) -> dict[str, Json]:
+        """As the session's entry keeps it: the original's keys, and no others."""
         place = self.place
         return {
             "source": place.source,
@@ -112,15 +121,12 @@ class PromptReport:
             "workspaceDir": self.workspace,
             "bootstrapMaxChars": self.max_chars,
             "bootstrapTotalMaxChars": self.total_chars,
-            "mode": self.mode,
-            "profile": self.profile,
             "sandbox": {"mode": "all" if self.sandboxed else "off", "sandboxed": self.sandboxed},
             "systemPrompt": {
                 "chars": self.chars,
                 "projectContextChars": self.project_chars,
                 "nonProjectContextChars": self.chars - self.project_chars,
             },
-            "sections": [{"name": part.name, "chars": part.chars} for part in self.sections],
             "injectedWorkspaceFiles": [_file_json(file) for file in self.files],
             "skills": {
                 "promptChars": self.skills_chars,
@@ -137,7 +143,7 @@ class PromptReport:
         """Whether a kept report says the same, whenever it was made."""
         if not isinstance(kept, Mapping):
             return False
-        return {**self.to_json(), "generatedAt": 0} == {**kept, "generatedAt": 0}
+        return {**self.entry(), "generatedAt": 0} == {**kept, "generatedAt": 0}
 
 
 def _file_json(file: FileShare) -> dict[str, Json]:

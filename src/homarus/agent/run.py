@@ -11,9 +11,11 @@ from homarus.agent.compact import Compaction
 from homarus.agent.composer import Composer
 from homarus.agent.conversation import Conversation, Views
 from homarus.agent.excuse import excuse
+from homarus.agent.injection import texts_of, with_texts
 from homarus.agent.prompt_report import Place
 from homarus.agent.repeats import Repeats
 from homarus.agent.scene import Scene
+from homarus.agent.shaping import Shape
 from homarus.agent.spend import Spend, metered
 from homarus.config.zone import day_in
 from homarus.core.bus import Bus
@@ -40,12 +42,15 @@ from homarus.core.message import (
     Message,
     Stopped,
     StoppedBy,
+    Text,
     Usage,
     user,
 )
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
 from homarus.core.watchdog import GRACE_S, Watchdog
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Where
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
@@ -60,6 +65,8 @@ BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
 
 Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
 Steering: TypeAlias = Callable[[str], Sequence[Accepted]]
+# How a session's run is told to its sender's chat; None where the run's events are all there is.
+MakeShape: TypeAlias = Callable[[Session, Inbound, str], Shape | None]
 Words: TypeAlias = Callable[[str, Inbound], str]  # a message as the model of a session reads it
 
 
@@ -90,10 +97,15 @@ class _Live:
     scope: asyncio.Timeout | None = None  # None until it is in its lane
     aborted: bool = False
     stopped_by: StoppedBy | None = None  # when a person did it
+    shape: Shape | None = None
+    where: Where = Where()
+    session: Session | None = None  # once it is loaded
 
     def tell(self, fact: Fact) -> None:
         if isinstance(fact, AttemptFailed):
             self.attempts.append(fact)
+        if self.shape:
+            self.shape.feed(fact)
         self.emit(fact)
 
     def sign(self, message: Message) -> Message:
@@ -132,12 +144,14 @@ class Runner:
         posted: Callable[[], None],
         watchdog: Watchdog,
         spend: Spend,
+        hooks: Hooks,
+        shape: MakeShape,
         fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True,
         grace_s: float = GRACE_S,
     ) -> None:
         self._fresh = fresh
         self._watchdog, self._grace_s, self._spend = watchdog, grace_s, spend
-        self._views = Views()
+        self._views, self._hooks, self._shape = Views(), hooks, shape
         self._sessions, self._journal, self._clock = sessions, journal, clock
         self._bus, self._lanes = bus, lanes
         self._tools, self._agent, self._connect = tools, agent, connect
@@ -163,6 +177,7 @@ class Runner:
                 books = Books(
                     self._journal, rows, lease,
                     pack=self._pack, posted=self._posted, now_ms=self._clock.now_ms,
+                    hooks=self._hooks,
                 )  # fmt: skip
                 outcome = await self._attempt(rows, text, books, live)
                 if outcome.status == "aborted":
@@ -176,7 +191,10 @@ class Runner:
             aborted = outcome.status == "aborted"
             error = str(outcome.error or (BROKE_OFF if outcome.status == "failed" else ""))
             emit(RunEnded(error=error, aborted=aborted, attempts=outcome.attempts))
-        return replace(outcome, duration_ms=round((self._clock.monotonic() - started) * 1000))
+        duration_ms = round((self._clock.monotonic() - started) * 1000)
+        messages = live.session.messages if live.session else ()
+        await self._hooks.agent_end(live.where, messages, error, duration_ms)
+        return replace(outcome, duration_ms=duration_ms)
 
     def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
         """Stop the live run of a session; the ids of what was stopped."""
@@ -235,9 +253,10 @@ class Runner:
         if live.scope and not live.aborted:  # a run may be stopped before it begins
             limit_s = wishes.timeout_s or agent.timeout_s
             live.scope.reschedule(asyncio.get_running_loop().time() + limit_s)
-        session = await self._sessions.load(live.key, agent.id, cwd=str(agent.workspace))
-        if not rows[0].entry and not self._fresh(session, inbound):
-            await session.reset()
+        live.where = Where(
+            agent.id, live.key, live.run_id, str(agent.workspace), inbound.address.channel
+        )
+        session = live.session = await self._open(rows[0], inbound, agent, live.where)
         provider, model = await self._connect(
             Wish(
                 agent.id,
@@ -247,30 +266,16 @@ class Runner:
                 locked=session.profile_locked,
             )
         )
-        live.tell(RunStarted(provider=model.provider, model=model.id))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
+        live.shape = books.shape = self._shape(session, inbound, thinking)
+        live.tell(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, self._spend, model, live.run_id)
-        talk = self._talk(session, agent, provider, model, thinking)
+        talk = await self._talk(session, agent, provider, model, thinking)
         cut_off = frozenset[str]()
         if entry := rows[0].entry:
             cut_off = await self._go_on(session, books, entry)
         else:
-            await session.begin(
-                await talk.illustrate(self._question(live.key, inbound)),
-                provider=model.provider,
-                model=model.id,
-                thinking=thinking,
-                api=provider.api,
-                window=model.window,
-                came_by=inbound.address,
-                also=books.begin(session),
-                news=self.composer.news(
-                    Place(
-                        live.key, session.session_id, model.provider, model.id, self._clock.now_ms()
-                    ),
-                    session.record.data,
-                ),
-            )
+            await self._begin(talk, inbound, books, live.where)
         fault("run.begun")
         scene = Scene(
             talk=talk,
@@ -285,6 +290,8 @@ class Runner:
             sign=live.sign,
             now_ms=self._clock.now_ms,
             today=lambda: day_in(agent.timezone, self._clock.now_ms()),
+            hooks=self._hooks,
+            where=live.where,
         )
         reply = await scene.play()
         origin = reply.origin
@@ -297,6 +304,46 @@ class Runner:
             model=f"{origin.provider}/{origin.model}",
             session_id=session.session_id,
             usage=origin.usage,
+        )
+
+    async def _open(self, row: Accepted, inbound: Inbound, agent: Agent, where: Where) -> Session:
+        """The session a message belongs to, begun anew when its time is over."""
+        session = await self._sessions.load(where.session_key, agent.id, cwd=where.workspace)
+        if row.entry:
+            return session
+        if not row.attempts:
+            await self._hooks.message_received(where, inbound)
+        before = ""
+        if not self._fresh(session, inbound):
+            before = session.session_id
+            await self._hooks.session_end(where, before, len(session.messages))
+            await session.reset()
+        if session.leaf is None:
+            await self._hooks.session_start(where, session.session_id, before)
+        return session
+
+    async def _begin(
+        self, talk: Conversation, inbound: Inbound, books: Books, where: Where
+    ) -> None:
+        """Save the question a run starts with."""
+        session, model = talk.session, talk.model
+        question = self._question(where.session_key, inbound)
+        told = await self._hooks.before_agent_start(where, question.text, session.messages)
+        if told:
+            question = replace(question, parts=(Text(f"{told}\n\n"), *question.parts))
+        place = Place(
+            where.session_key, session.session_id, model.provider, model.id, self._clock.now_ms()
+        )
+        await session.begin(
+            await talk.illustrate(question),
+            provider=model.provider,
+            model=model.id,
+            thinking=talk.thinking,
+            api=talk.api,
+            window=model.window,
+            came_by=inbound.address,
+            also=books.begin(session),
+            news=self.composer.news(place, session.record.data),
         )
 
     async def _go_on(self, session: Session, books: Books, entry: str) -> frozenset[str]:
@@ -318,12 +365,17 @@ class Runner:
             if row.inbound
         ]
 
-    def _talk(
+    async def _talk(
         self, session: Session, agent: Agent, provider: Provider, model: Model, thinking: ThinkLevel
     ) -> Conversation:
         """A session's conversation with a model, with the prompt it has now."""
         tools = self._tools(agent.id).specs()
-        prompt = self.composer.compose(agent, session.key, model, tools, entry=session.record.data)
+        where = Where(agent.id, session.key, "", str(agent.workspace))
+        found = self.composer.files(agent, session.key)
+        files = with_texts(found, await self._hooks.agent_bootstrap(where, texts_of(found)))
+        prompt = self.composer.compose(
+            agent, session.key, model, tools, files=files, entry=session.record.data
+        )
         return Conversation(
             session,
             agent,
@@ -344,7 +396,7 @@ class Runner:
             wish = Wish(agent.id, session.model or agent.model, agent.fallbacks, session.profile)
             provider, model = await self._connect(wish)
             provider = metered(provider, self._spend, model, f"compact:{key}")
-            talk = self._talk(session, agent, provider, model, "off")
+            talk = await self._talk(session, agent, provider, model, "off")
             try:
                 return await talk.compact(_alone, instructions=instructions, wanted=True)
             finally:

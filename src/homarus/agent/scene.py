@@ -19,6 +19,8 @@ from homarus.core.event import CompactionEnded, CompactionStarted, Fact, ToolPro
 from homarus.core.faults import fault
 from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, user
 from homarus.core.value import dataclass
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Refusal, Where
 from homarus.policy.decide import Verdict, decide
 from homarus.providers.base import Provider, Request
 from homarus.sessions.transcript import interrupted
@@ -48,6 +50,8 @@ class Scene:
     sign: Callable[[Message], Message]
     now_ms: Callable[[], int]
     today: Callable[[], str]
+    hooks: Hooks
+    where: Where
 
     async def play(self) -> Message:
         """Talk until there is an answer; make room when there is none left."""
@@ -59,10 +63,17 @@ class Scene:
             except ContextOverflow:
                 if not self.talk.agent.compaction.enabled:
                     raise
-                self.tell(CompactionStarted())
-                await self.talk.compact(self.books.hold)
-                self.tell(CompactionEnded(will_retry=True))
+                await self._compact()
         return await run_loop(turn, list(session.messages))
+
+    async def _compact(self) -> None:
+        self.tell(CompactionStarted())
+        messages = self.talk.session.messages
+        tokens = self.talk.look(messages).tokens
+        await self.hooks.before_compaction(self.where, len(messages), tokens)
+        done = await self.talk.compact(self.books.hold)
+        await self.hooks.after_compaction(self.where, len(messages), done.tokens_after)
+        self.tell(CompactionEnded(will_retry=True))
 
     def _turn(self) -> Turn:
         model, books, session = self.talk.model, self.books, self.talk.session
@@ -93,7 +104,17 @@ class Scene:
             return interrupted(asked)
         if self.repeats.stopped:
             return self.repeats.refuse(asked)
+        started_ms = self.now_ms()
+        allowed = await self.hooks.before_tool_call(self.where, asked)
+        if isinstance(allowed, Refusal):
+            return ToolReturn(asked.id, asked.name, (Text(allowed.reason),), is_error=True)
+        result = await self._run(allowed)
+        fault("tool.ended")
+        await self.hooks.after_tool_call(self.where, allowed, result, self.now_ms() - started_ms)
+        told = self.repeats.note(allowed, result)
+        return replace(result, content=(*result.content, Text(told))) if told else result
 
+    async def _run(self, asked: ToolCall) -> ToolReturn:
         async def begin(tool: Tool) -> None:
             fault("tool.asked")
             if not tool.idempotent:
@@ -110,10 +131,7 @@ class Scene:
             self.ask,
             lambda text: self.tell(ToolProgressed(asked, text)),
         )
-        result = await call_tool(self.tools, ctx, asked, judge, begin=begin)
-        fault("tool.ended")
-        told = self.repeats.note(asked, result)
-        return replace(result, content=(*result.content, Text(told))) if told else result
+        return await call_tool(self.tools, ctx, asked, judge, begin=begin)
 
     async def _flush_if_due(self) -> None:
         """Before history becomes a summary, have the agent write down what should last."""

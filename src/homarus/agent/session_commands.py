@@ -77,8 +77,7 @@ async def export(order: Order) -> Reply:
     session = await order.session()
     if session.leaf is None:
         raise UserError("there is nothing to export yet")
-    usual = f"{EXPORTS}/session-{session.session_id[:8]}-{session.leaf}.html"
-    path = order.args.strip() or usual
+    path = _path(order, f"session-{session.session_id[:8]}-{session.leaf}.html")
     form = FORMS.get(PurePosixPath(path).suffix.lower())
     if form is None:
         fix = "end its name with .html or .md"
@@ -90,6 +89,18 @@ async def export(order: Order) -> Reply:
     page = render(Head(title, order.key, session.session_id, at_ms), messages, form)
     where = await asyncio.to_thread(_write, Beneath(order.agent.workspace), path, page)
     return Reply(f"Exported {len(messages)} messages to {where} of the workspace.")
+
+
+def _path(order: Order, usual: str) -> str:
+    """Where to write. Whoever is not the owner could otherwise write what agents are told."""
+    path = order.args.strip()
+    if not path:
+        return f"{EXPORTS}/{usual}"
+    if order.is_owner:
+        return path
+    if "/" in path or "\\" in path:
+        raise UserError("only the owner may name a folder", fix="name a file alone")
+    return f"{EXPORTS}/{path}"
 
 
 def _write(folder: Beneath, path: str, page: str) -> str:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Literal
 
 from homarus.agent.blocks import Block, Chunk, Coalescer
-from homarus.agent.manner import Manner
+from homarus.agent.manner import Manner, Surroundings, manner
 from homarus.agent.said import Said
 from homarus.agent.speech import Speech
 from homarus.agent.typing import is_activity
@@ -34,6 +34,7 @@ from homarus.agent.wording import (
     reasoning_text,
     usage_line,
 )
+from homarus.config.schema import Config
 from homarus.core.event import (
     AttemptFailed,
     CompactionEnded,
@@ -48,9 +49,11 @@ from homarus.core.event import (
     ToolStarted,
 )
 from homarus.core.fences import match_marker
-from homarus.core.message import Message, ToolCall, Usage
+from homarus.core.keys import DEFAULT_AGENT, parse_agent_key
+from homarus.core.message import Inbound, Message, ToolCall, Usage
 from homarus.core.silence import is_silent_text, strip_ack
 from homarus.core.value import dataclass
+from homarus.sessions.session import Session
 from homarus.tools.caption import tool_line, tool_output
 
 
@@ -194,9 +197,11 @@ class Shape:
         spoken = speech.end(message)
         says_nothing = self._says_nothing(spoken.text, silent=spoken.silent)
         self._silent = says_nothing and not speech.sent and not spoken.media
-        if not self._silent:
-            self._speak(spoken.chunks, 0.0, spoken.media)
-            self._show_thoughts()
+        if self._silent:
+            self._drop()
+            return
+        self._speak(spoken.chunks, 0.0, spoken.media)
+        self._show_thoughts()
         self._flush()
         self._speech = self._listen()
 
@@ -303,3 +308,21 @@ class Shape:
 def _is_hollow(text: str) -> bool:
     """Whether there is nothing in a text but the lines around code that is not there."""
     return all(not line.strip() or match_marker(line) for line in text.split("\n"))
+
+
+def shape_reply(
+    config: Config, session: Session, inbound: Inbound, thinking: str, text_limit: int
+) -> Shape:
+    """How a run is told to the chat its message came from, all of it at the end."""
+    at = Surroundings(
+        here=inbound.address,
+        entry=session.record.data,
+        session_key=session.key,
+        thinking=thinking,
+        verbose=inbound.wishes.verbose,
+        reasoning=inbound.wishes.reasoning,
+        text_limit=text_limit,
+    )
+    agent = parse_agent_key(session.key)
+    found = manner(config, agent.agent if agent else DEFAULT_AGENT, at)
+    return Shape(replace(found, streams=False))

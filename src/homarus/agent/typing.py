@@ -80,10 +80,6 @@ class Typing:
             self._until_s = self._clock.monotonic() + self._ttl_s
             self._wanted.set()
 
-    def pause(self) -> None:
-        """Nothing is being made just now."""
-        self._wanted.clear()
-
     def stop(self) -> None:
         """The answer is there; what comes late does not bring the sign back."""
         self._over = True

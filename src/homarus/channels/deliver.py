@@ -6,7 +6,7 @@ while, and a channel whose credential is refused stops, alone, until the next st
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from homarus.channels.courier import Courier
 from homarus.channels.intake import Intake
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelAuthFailed, UserError
-from homarus.core.message import Address, Inbound
+from homarus.core.message import Address, Inbound, Outbound
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise, task_group
 from homarus.core.value import dataclass
@@ -83,8 +83,10 @@ class Delivery:
         channels: Sequence[Channel],
         clock: Clock,
         *,
+        sent: Callable[[Outbound, str], object] = lambda _message, _error: None,
         restart: Backoff = RESTART,
     ) -> None:
+        self._sent = sent
         self._journal, self._clock, self._restart = journal, clock, restart
         self._lines: dict[tuple[str, str], Line] = {}
         self._unknown: dict[str, Parcel] = {}
@@ -115,24 +117,32 @@ class Delivery:
         for line in self._lines.values():
             line.courier.nudge()
 
-    def pack(self, inbound: Inbound, run: str, text: str) -> list[Parcel]:
+    def pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
         """The reply to a message, as parcels; none for a sender who reads the transcript.
 
         A chat of which an earlier reply may be missing is told so first. What a channel that is
         not here should carry waits for it, where a person can see it.
         """
         to = inbound.address
-        if to.channel in UNCARRIED:
+        capabilities = self.capabilities(to)
+        if capabilities is None:
             return []
-        line = self._lines.get((to.channel, to.account))
-        capabilities = line.channel.capabilities if line else Capabilities()
         at_ms = self._clock.now_ms()
         unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
-        reply = pack(run, text, to, capabilities, at_ms=at_ms)
+        reply = pack(run, text, to, capabilities, at_ms=at_ms, first=first)
         return [*unknown_notice(unknown, at_ms=at_ms), *reply] if reply else []
+
+    def capabilities(self, to: Address) -> Capabilities | None:
+        """What a reply may be like on its way there; None where nobody carries it."""
+        if to.channel in UNCARRIED:
+            return None
+        line = self._lines.get((to.channel, to.account))
+        return line.channel.capabilities if line else Capabilities()
 
     def _note(self, parcel: Parcel) -> None:
         """Remember what is unknown, without its words, for as long as it is."""
+        if parcel.state in {"sent", "dead"}:
+            self._sent(Outbound(parcel.address, parcel.text, parcel.id), parcel.why)
         if parcel.state == "unknown":
             self._unknown[parcel.id] = replace(parcel, text="")
         else:

@@ -38,6 +38,7 @@ HomarusError
 ├── RunStuck               a run would not stop, and was given up
 └── ProtocolError          what a gateway client is told
     ├── InvalidRequest     its request is wrong
+    ├── Forbidden          it may not ask for this
     ├── Unavailable        it is right, and cannot be served now
     ├── NotPaired          its device is not known
     └── AgentTimeout       its run took too long
@@ -260,7 +261,7 @@ class RunStopped(HomarusError):
 class WentInCircles(RunStopped):
     """The agent repeated the same tool calls and got no further."""
 
-    code = "run.circles"
+    code = "run.stopped.circles"
 
 
 class SpendCapped(RunStopped):
@@ -341,7 +342,7 @@ class InvalidRequest(ProtocolError):
     exit_status = 2
 
 
-class Forbidden(InvalidRequest):
+class Forbidden(ProtocolError):
     """The client may not ask for this; the newest protocol has a word of its own for it."""
 
     code = "protocol.forbidden"

@@ -12,6 +12,7 @@ from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, StoppedBy
+from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import Session, Sessions
@@ -32,6 +33,7 @@ class Host(Protocol):
     clock: Clock
     notices: Notices
     lanes: Lanes
+    hooks: Hooks
     restart: Callable[[], None] | None  # begins the process anew, once something serves it
 
     def agent(self, agent_id: str) -> Agent:

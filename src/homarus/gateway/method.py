@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from homarus.core.errors import Forbidden, InvalidRequest
+from homarus.core.errors import Forbidden, InvalidRequest, ProtocolError
 from homarus.core.message import Json
 from homarus.core.value import dataclass
 from homarus.gateway.frames import NEWEST_PROTOCOL, first_error
@@ -112,7 +112,7 @@ class Method:
         return await self.run(call, params)
 
 
-def missing_scope(caller: Caller, scope: str) -> InvalidRequest:
+def missing_scope(caller: Caller, scope: str) -> ProtocolError:
     """What a caller is told who may not ask for this, in the words of its protocol."""
     message = f"missing scope: {scope}"
     if caller.protocol < NEWEST_PROTOCOL:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 Stamp: TypeAlias = tuple[int, int, int] | None
 Rule: TypeAlias = Literal["none", "hot", "restart"]
 LOOK_S = 0.5
+_GONE = "put it back, or restart the gateway to go on without one"
 
 # The first that the path begins with. `none`: read anew by the next run; `hot`: a part that runs
 # is told; whatever is not here needs a restart.
@@ -149,6 +150,8 @@ class Watch:
             loaded = await asyncio.to_thread(load, self._paths, self._env)
             self._files = self._sources()
             self._seen = self._stamps()
+            if self._loaded.exists and not loaded.exists:  # no file, no token: nobody meant that
+                raise ConfigError("the file is gone", file=str(self._paths.config), fix=_GONE)
             change = judge(self._loaded, loaded)
             await self._take(change)
         except ConfigError as exc:

@@ -96,7 +96,7 @@ async def begin(
     return outcome
 
 
-class Known(Exception):  # noqa: N818 - news, not an error
+class Known(Exception):
     """A message was accepted before, perhaps by a process before this one."""
 
     def __init__(self, row: Accepted) -> None:

@@ -59,7 +59,7 @@ class Reply:
                 raise ExchangeFailed("cut", f"it cannot be unpacked: {exc}") from exc
 
 
-class Service:
+class Peer:
     """One host that answers over HTTP, straight or through a proxy."""
 
     def __init__(self, url: SplitResult, *, connect_s: float, idle_s: float, proxy: str) -> None:

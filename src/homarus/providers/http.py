@@ -23,7 +23,7 @@ from homarus.providers.failures import Subject, broken, refused, timed_out, unre
 from homarus.providers.sse import MAX_EVENT_BYTES, EventReader, EventTooLong
 
 if TYPE_CHECKING:
-    from homarus.providers.exchange import Reply, Service
+    from homarus.providers.exchange import Peer, Reply
     from homarus.providers.line import ExchangeFailed
 
 MAX_ERROR_BYTES = 64 * 1024
@@ -61,7 +61,7 @@ class Endpoint:
     ) -> None:
         self._settings, self._clock = settings, clock
         self._key_header = "Authorization" if settings.auth_header else key_header
-        self._service: Service | None = None
+        self._peer: Peer | None = None
         self._secrets = (settings.api_key.strip(), *settings.headers.values())
         self._shown_url = _without_secrets(settings.base_url)
 
@@ -82,10 +82,10 @@ class Endpoint:
         from homarus.providers.line import ExchangeFailed
 
         all_headers = self._headers(subject, headers, len(body))
-        service = self._reached(subject)
+        peer = self._reached(subject)
         answer: Answer | None = None
         try:
-            async with service.post(target_of(urlsplit(url)), all_headers, body) as reply:
+            async with peer.post(target_of(urlsplit(url)), all_headers, body) as reply:
                 if not 200 <= reply.status < 300:
                     told = await _beginning(reply)
                     now_ms = self._clock.now_ms()
@@ -98,23 +98,23 @@ class Endpoint:
 
     async def close(self) -> None:
         """Hang up for good."""
-        service, self._service = self._service, None
-        if service is not None:
-            await service.close()
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            await peer.close()
 
-    def _reached(self, subject: Subject) -> "Service":
-        if self._service is None:
-            from homarus.providers.exchange import Service, proxy_for
+    def _reached(self, subject: Subject) -> "Peer":
+        if self._peer is None:
+            from homarus.providers.exchange import Peer, proxy_for
 
             settings, address = self._settings, _split(self._settings.base_url)
             proxy = "" if _is_loopback(address.hostname or "") else proxy_for(address)
             try:
-                self._service = Service(
+                self._peer = Peer(
                     address, connect_s=settings.connect_s, idle_s=settings.idle_s, proxy=proxy
                 )
             except UnicodeError as exc:
                 raise unreachable(subject, NO_ADDRESS) from exc
-        return self._service
+        return self._peer
 
     def _headers(
         self, subject: Subject, extra: Mapping[str, str], body_bytes: int

@@ -13,6 +13,8 @@ from homarus.agent.injection import (
     is_private,
     kind_of,
     names_for,
+    texts_of,
+    with_texts,
 )
 
 EVERYTHING = ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md",
@@ -79,6 +81,29 @@ def test_a_missing_file_is_named_and_a_blank_one_says_nothing() -> None:
         ("SOUL.md", "[MISSING] Expected at: /w/SOUL.md"),
     ]
     assert shown[1].missing and shown[1].raw_chars == 0
+
+
+def test_a_hook_changes_takes_out_and_adds_files() -> None:
+    files = [
+        file("AGENTS.md", "rules"),
+        file("SOUL.md", "kind"),
+        file("USER.md", "Ann"),
+        WorkspaceFile("TOOLS.md", "/w/TOOLS.md", missing=True),
+        WorkspaceFile("IDENTITY.md", "/w/IDENTITY.md", missing=True),
+    ]
+    told = texts_of(files)
+    assert told == {"AGENTS.md": "rules", "SOUL.md": "kind", "USER.md": "Ann"}
+    del told["USER.md"]
+    left = with_texts(files, {**told, "SOUL.md": "a pirate", "TOOLS.md": "t", "EXTRA.md": "more"})
+    shown = inject(left, 20_000, 150_000)
+    assert [(one.name, one.text) for one in shown] == [
+        ("AGENTS.md", "rules"),
+        ("SOUL.md", "a pirate"),
+        ("TOOLS.md", "t"),
+        ("IDENTITY.md", "[MISSING] Expected at: /w/IDENTITY.md"),
+        ("EXTRA.md", "more"),
+    ]
+    assert with_texts(files, texts_of(files)) == tuple(files)
 
 
 def test_a_long_file_keeps_most_of_its_head_and_some_of_its_tail() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from homarus.agent.agent import Agent
-from homarus.agent.books import EMPTY
 from homarus.agent.excuse import excuse
 from homarus.agent.run import Outcome, Runner
+from homarus.agent.shaping import shape_reply
 from homarus.agent.spend import Spend
+from homarus.agent.wording import EMPTY
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (
@@ -24,8 +25,20 @@ from homarus.core.errors import (
 )
 from homarus.core.event import RunEnded, TextAdded
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound, Message, ToolCall, ToolReturn, Wishes, user
+from homarus.core.message import (
+    Address,
+    Inbound,
+    Message,
+    Outbound,
+    ToolCall,
+    ToolReturn,
+    Wishes,
+    user,
+)
 from homarus.core.watchdog import Watchdog
+from homarus.plugins.caller import Hooks
+from homarus.plugins.hooks import hook
+from homarus.plugins.values import Refusal
 from homarus.providers.base import Delta, Provider, Request, TextDelta
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
@@ -53,7 +66,7 @@ class Stage:
         self.bus, clock, self.store = Bus(), FakeClock(patient=False), MemoryStore()
         self.sessions = Sessions(self.store, clock)
         self.steering: list[Accepted] = []
-        self.window = 200_000
+        self.window, self.hooks = 200_000, Hooks()
         self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
         self.posted = 0
         self.wishes: list[Wish] = []
@@ -73,6 +86,10 @@ class Stage:
             posted=self.note_post,
             watchdog=Watchdog(),
             spend=Spend(self.store, schema.Spend, clock.now_ms, str),
+            hooks=self.hooks,
+            shape=lambda session, inbound, thinking: shape_reply(
+                schema.Config(), session, inbound, thinking, 4_000
+            ),
             grace_s=0.05,
         )
 
@@ -80,8 +97,8 @@ class Stage:
         told, self.steering = self.steering, []
         return told
 
-    def pack(self, inbound: Inbound, run: str, text: str) -> list[Parcel]:
-        return [Parcel(f"{run}:0", run, inbound.address, text, 0, 10)]
+    def pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
+        return [Parcel(f"{run}:{first}", run, inbound.address, text, 0, 10)]
 
     def note_post(self) -> None:
         self.posted += 1
@@ -292,7 +309,44 @@ def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
     rows = [stage.row("r1"), stage.row("r2")]
     assert {row.state for row in rows} == {"answered"} and {row.run for row in rows} == {"r1"}
     assert rows[0].reply == rows[1].reply != "" and rows[0].entry != rows[1].entry
-    assert stage.parcels() == ["second"]
+    assert stage.parcels() == ["first", "second"]
+
+
+def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Watcher:
+        @hook
+        def before_agent_start(self, prompt: str) -> str:
+            return f"(asked: {prompt})"
+
+        @hook
+        def before_tool_call(self, call: ToolCall) -> Refusal | None:
+            return Refusal("not today") if call.name == "write" else None
+
+        @hook
+        async def message_sending(self, outbound: Outbound) -> str:
+            return outbound.text.upper()
+
+        @hook
+        def agent_end(self, error: str) -> None:
+            seen.append(f"end {error}")
+
+        @hook
+        def message_received(self, inbound: Inbound) -> None:
+            seen.append(inbound.text)
+
+        @hook
+        def session_start(self, session_id: str) -> None:
+            seen.append("session" if session_id else "")
+
+    call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
+    stage = Stage(tmp_path, say(call), say("done"))
+    stage.hooks.register(Watcher(), "watcher")
+    assert stage.run(message()).status == "answered"
+    assert not (tmp_path / "a.txt").exists() and stage.parcels() == ["DONE"]
+    assert stage.messages()[0] == ("user", "(asked: hi)\n\nhi")
+    assert seen == ["hi", "session", "end "] and stage.hooks.failures == ()
 
 
 def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> None:

@@ -142,6 +142,14 @@ def test_where_nobody_waits_silence_may_be_said_anywhere(word: str, asked: int) 
     assert (ending.blocks, ending.outcome) == ((), "silent")
 
 
+def test_what_still_waits_for_company_is_not_sent_when_it_turns_out_to_be_silence() -> None:
+    manner = Manner(streams=True, unasked=True, chunking=Chunking(5, 40), coalescing=Coalescing())
+    shape, text = Shape(manner), "Nothing new.\n\nAs before.\n\nNO_REPLY"
+    assert shape.feed(TextAdded(text)).send == () and shape.due_s == 1.0
+    ending = shape.finish(said("As before. NO_REPLY"))
+    assert (ending.blocks, ending.outcome) == ((), "silent")
+
+
 def test_a_failed_send_of_the_tool_does_not_silence_the_answer() -> None:
     shape = Shape(Manner(here=Address("telegram", "42")))
     shape.feed(ToolStarted(ToolCall("1", "message", {"message": "Booked for eight."})))

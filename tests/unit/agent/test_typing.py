@@ -56,18 +56,6 @@ def test_it_stops_when_the_answer_is_there_and_does_not_come_back() -> None:
     assert play(act).signs == [0, 6]
 
 
-def test_it_can_pause() -> None:
-    async def act(chat: Chat, typing: Typing) -> None:
-        typing.touch()
-        await chat.clock.advance(1)
-        typing.pause()
-        await chat.clock.advance(60)
-        typing.touch()
-        await chat.clock.advance(1)
-
-    assert play(act).signs == [0, 61]
-
-
 def test_a_run_that_hangs_does_not_type_for_ever() -> None:
     async def act(chat: Chat, typing: Typing) -> None:
         typing.touch()

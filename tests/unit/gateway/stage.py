@@ -23,6 +23,7 @@ from homarus.gateway.identity import Identity
 from homarus.gateway.link import Guest, Secret
 from homarus.gateway.method import Call, Method, NoParams, Params, find_methods, method
 from homarus.gateway.server import Gateway
+from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import Session, Sessions
@@ -51,6 +52,7 @@ class FakeHost:
         self.loaded: Loaded = load(self.paths, env)
         self.clock, self.bus, self.notices = clock, Bus(), Notices()
         self.lanes = Lanes()
+        self.hooks = Hooks()
         self.store: Store = MemoryStore()
         self.sessions = Sessions(self.store, clock)
         self.models = Models(self.loaded.config, {}, self.paths, clock)

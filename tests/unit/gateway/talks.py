@@ -120,7 +120,7 @@ class Talk:
 
     def _plain(self, line: str) -> str:
         """Without what is different each time."""
-        line = line.replace(str(self._folder), "/home").replace(__version__, "0.0.0")
+        line = line.replace(str(self._folder), "HOME").replace(__version__, "0.0.0")
         return _ID.sub("ID", line)
 
 

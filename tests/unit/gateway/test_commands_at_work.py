@@ -224,6 +224,26 @@ def test_a_conversation_is_exported_once_and_nothing_is_overwritten(tmp_path: Pa
     run(body, tmp_path, answer("<script>alert(1)</script>"))
 
 
+def test_who_is_not_the_owner_exports_to_one_folder_only(tmp_path: Path) -> None:
+    workspace = tmp_path / "state" / "workspace"
+
+    async def body(it: World) -> None:
+        await it.send("hi", "a")
+        for number, path in enumerate(["BOOT.md", "memory/x.md", "../x.md", "..\\x.md"]):
+            params = {
+                "sessionKey": "main",
+                "message": f"/export {path}",
+                "idempotencyKey": f"e{number}",
+            }
+            await it.ask("chat.send", params, "read", "write")
+            await it.ended(f"e{number}")
+        assert [file.name for file in (workspace / "exports").iterdir()] == ["BOOT.md"]
+        assert not (workspace / "BOOT.md").exists() and not (workspace / "memory" / "x.md").exists()
+        assert "only the owner" in said(it, "e1")
+
+    run(body, tmp_path, answer("hello"))
+
+
 def test_every_injected_character_is_counted(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
@@ -275,7 +295,7 @@ def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
     run(body, tmp_path, answer("hello"))
 
 
-def test_a_tool_call_in_flight_does_not_break_a_commands_reply(tmp_path: Path) -> None:
+def test_a_commands_reply_stands_between_two_turns(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("list it", "a")
         await it.send("/status", "b")

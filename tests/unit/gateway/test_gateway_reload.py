@@ -251,3 +251,26 @@ def test_what_was_ignored_still_counts_when_the_mode_changes(home: Home) -> None
         assert change.paths == ("gateway.port", "gateway.reload.mode")
 
     home.watch(scene)
+
+
+def test_a_file_that_is_gone_takes_nothing_with_it(home: Home) -> None:
+    home.write({"gateway": {"auth": {"token": "t"}}})
+
+    async def scene() -> None:
+        home.paths.config.unlink()
+        with pytest.raises(ConfigError, match="is gone"):
+            await home.eye.look()
+        home.write({"gateway": {"auth": {"token": "t"}}, "tools": {"deny": ["exec"]}})
+        change = await home.eye.look()
+        assert change and change.paths == ("tools",)
+
+    home.watch(scene)
+
+
+def test_a_first_file_is_taken(home: Home) -> None:
+    async def scene() -> None:
+        home.write({"tools": {"deny": ["exec"]}})
+        change = await home.eye.look()
+        assert change and change.action == "apply"
+
+    home.watch(scene)

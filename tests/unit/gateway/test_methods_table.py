@@ -29,7 +29,7 @@ SCOPES = {
     "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
-    "system-event inbox.discard models.status",
+    "system-event inbox.discard models.status prompt.get",
 }
 # The protocol's name of a method's params, where it has one.
 NAMED = {
@@ -64,7 +64,8 @@ def test_params_have_the_names_of_the_protocol_and_its_idea_of_what_must_be_ther
     if shape is None:
         assert method.name in {"health", "status", "system-presence", "system-event",
                                "last-heartbeat", "usage.status", "usage.cost", "inbox.list",
-                               "inbox.retry", "inbox.discard", "models.status"}  # fmt: skip
+                               "inbox.retry", "inbox.discard", "models.status",
+                               "prompt.get"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from homarus.providers import exchange, line
-from homarus.providers.exchange import Reply, Service, proxy_for, target_of
+from homarus.providers.exchange import Peer, Reply, proxy_for, target_of
 from homarus.providers.line import ExchangeFailed
 
 WAIT_S = 30.0
@@ -82,18 +82,18 @@ def answering(*answers: bytes) -> Callable[[Server], Talk]:
 @asynccontextmanager
 async def served(
     make: Callable[[Server], Talk], *, auth: str = "", idle_s: float = WAIT_S, proxy: str = ""
-) -> AsyncIterator[tuple[Service, Server]]:
+) -> AsyncIterator[tuple[Peer, Server]]:
     server: Server
     async with Server(lambda r, w: make(server)(r, w)) as server:
         url = urlsplit(f"http://{auth}127.0.0.1:{server.port}/v1")
-        service = Service(url, connect_s=WAIT_S, idle_s=idle_s, proxy=proxy)
+        service = Peer(url, connect_s=WAIT_S, idle_s=idle_s, proxy=proxy)
         try:
             yield service, server
         finally:
             await service.close()
 
 
-async def ask(service: Service, body: bytes = b"{}", **headers: str) -> tuple[int, bytes]:
+async def ask(service: Peer, body: bytes = b"{}", **headers: str) -> tuple[int, bytes]:
     sent = {"Content-Length": str(len(body)), **headers}
     async with asyncio.timeout(WAIT_S), service.post("/v1/x?y=1", sent, body) as reply:
         return reply.status, await whole(reply)
@@ -396,7 +396,7 @@ def test_a_proxy_for_plain_http_is_told_the_whole_address() -> None:
     async def main() -> None:
         proxy: Server
         async with Server(lambda r, w: answering(OK)(proxy)(r, w)) as proxy:
-            service = Service(
+            service = Peer(
                 urlsplit("http://model.example/v1"),
                 connect_s=WAIT_S,
                 idle_s=WAIT_S,
@@ -437,7 +437,7 @@ def test_a_proxy_for_https_connects_and_sees_nothing(
                 sink.close()
 
             async with Server(carry) as proxy:
-                service = Service(
+                service = Peer(
                     urlsplit("https://localhost/v1"),
                     connect_s=WAIT_S,
                     idle_s=WAIT_S,
@@ -463,7 +463,7 @@ def test_a_proxy_that_refuses_is_named_unreachable() -> None:
                 (f"socks5://127.0.0.1:{proxy.port}", "socks5 proxy"),
             ):
                 url = urlsplit("https://model.example/v1")
-                service = Service(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
+                service = Peer(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
                 with pytest.raises(ExchangeFailed, match=told) as caught:
                     await ask(service)
                 assert caught.value.trouble == "unreachable"
@@ -478,7 +478,7 @@ def test_a_stranger_with_a_certificate_of_his_own_is_not_trusted(tmp_path: Path)
     async def main() -> None:
         async with Server(lambda r, w: answering(OK)(server)(r, w), tls(tmp_path)) as server:
             url = urlsplit(f"https://localhost:{server.port}/v1")
-            service = Service(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy="")
+            service = Peer(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy="")
             with pytest.raises(ExchangeFailed, match=r"(?i)certificate") as caught:
                 await ask(service)
             assert caught.value.trouble == "unreachable"

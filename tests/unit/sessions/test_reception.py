@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from homarus.config.schema import Queue
 from homarus.core.message import Address, Inbound
 from homarus.core.tasks import task_group
-from homarus.sessions.reception import ABORTED, Reception
+from homarus.sessions.reception import ABORTED, Heard, Reception, plain
 from homarus.store.journal import Accepted, Parcel
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
@@ -21,7 +21,7 @@ def message(name: str) -> Inbound:
 class Desk:
     """A reception with runs that last until they are let go."""
 
-    def __init__(self, group: asyncio.TaskGroup, **rules: object) -> None:
+    def __init__(self, group: asyncio.TaskGroup, *, hear: bool = False, **rules: object) -> None:
         self.store, self.clock = MemoryStore(), FakeClock()
         self.go, self.begun, self.nudges = asyncio.Event(), list[list[str]](), 0
         self.reception: Reception[str] = Reception(
@@ -34,7 +34,18 @@ class Desk:
             entry=lambda _key: {},
             pack=lambda to, run, text: [Parcel(f"{run}:0", run, to.address, text, 0, 10)],
             posted=self.nudge,
+            hear=self.hear if hear else plain,
         )
+
+    def hear(self, _key: str, row: Accepted) -> Heard[str]:
+        """`obey` is answered at once, `then` leads to a run, `break` is a bug."""
+
+        async def obey() -> str | Accepted:
+            if row.id == "break":
+                raise ZeroDivisionError
+            return row if row.id == "then" else f"obeyed {row.id}"
+
+        return Heard(row, instead=obey if row.id in {"obey", "then", "break"} else None)
 
     def nudge(self) -> None:
         self.nudges += 1
@@ -48,10 +59,10 @@ class Desk:
         return self.reception.put(KEY, (await self.reception.accept(KEY, message(name))).row)
 
 
-def run(body: Callable[[Desk], Awaitable[None]], **rules: object) -> None:
+def run(body: Callable[[Desk], Awaitable[None]], *, hear: bool = False, **rules: object) -> None:
     async def main() -> None:
-        async with task_group() as group:
-            await body(Desk(group, **rules))
+        async with asyncio.timeout(60), task_group() as group:
+            await body(Desk(group, hear=hear, **rules))
 
     asyncio.run(main())
 
@@ -96,3 +107,53 @@ def test_what_an_earlier_process_left_is_begun_again() -> None:
         assert (row.id, await outcome, desk.begun) == ("old", "done", [["old"]])
 
     run(body)
+
+
+def test_a_command_is_obeyed_while_a_run_goes_on_and_the_rest_of_it_lines_up() -> None:
+    async def body(desk: Desk) -> None:
+        await desk.put("live")
+        await asyncio.sleep(0)
+        assert await (await desk.put("obey")) == "obeyed obey"
+        rest = await desk.put("then")
+        desk.go.set()
+        while not rest.done():
+            await desk.clock.advance(2)
+        assert desk.begun == [["live"], ["then"]] and desk.reception.waiting(KEY) == 0
+
+    run(body, hear=True)
+
+
+def test_a_command_that_breaks_fails_its_promise_and_no_other() -> None:
+    async def body(desk: Desk) -> None:
+        broken = await desk.put("break")
+        await asyncio.wait([broken])
+        assert isinstance(broken.exception(), ZeroDivisionError)
+        assert await (await desk.put("obey")) == "obeyed obey"
+
+    run(body, hear=True)
+
+
+def test_after_the_end_a_command_waits_for_the_next_start() -> None:
+    async def body(desk: Desk) -> None:
+        desk.reception.close()
+        assert (await desk.put("obey")).cancelled()
+        (row,) = await desk.store.journal.rows("accepted")
+        assert row.id == "obey"
+
+    run(body, hear=True)
+
+
+def test_what_was_begun_as_a_run_goes_on_as_one_whatever_it_says() -> None:
+    async def body(desk: Desk) -> None:
+        journal = desk.store.journal
+        for name in ("obey", "then"):
+            row = (await desk.reception.accept(KEY, message(name))).row
+            async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+                entry = "e1" if name == "then" else ""
+                unit.start([row.id], lease, run=row.id, session_id="s", entry=entry)
+        desk.go.set()
+        found = await desk.reception.recover()
+        assert [await promise for _, promise in found] == ["obeyed obey", "done"]
+        assert desk.begun == [["then"]]
+
+    run(body, hear=True)

@@ -303,6 +303,7 @@ async def compact(call: Call, params: CompactParams) -> Json:
     session = await call.host.session(key)
     said = "Older messages were left out by hand; they are in the transcript."
     await session.append(compaction(said, first.id, session.context_tokens))
+    await session.update(totalTokensFresh=False)  # until the next prompt is counted
     await session.read()
     return {**answer, "compacted": True, "kept": len(kept) - kept.index(first)}
 

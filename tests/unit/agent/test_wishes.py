@@ -1,0 +1,110 @@
+"""What a message asks for beside its words."""
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.wishes import Reading, read
+from homarus.config.schema import Config
+from homarus.core.errors import UserError
+from homarus.core.message import Address, Image, Inbound, Wishes
+from homarus.providers.catalog import Model
+from homarus.providers.models import Models
+from homarus.sessions.commands import parse_command
+
+CONFIG = Config.model_validate(
+    {"agents": {"defaults": {"models": {"mock/big": {"alias": "big"}, "mock/small": {}}}}}
+)
+PICTURE = Image("QUJD", "image/png")
+
+
+class Known:
+    """Models that know two names."""
+
+    def check(self, ref: str) -> Model:
+        if ref not in {"big", "mock/big"}:
+            raise UserError(f"unknown model {ref}")
+        return Model("mock", "big")
+
+
+def heard(text: str, authority: Any = "owner", **more: Any) -> Reading:
+    inbound = Inbound("1", Address("test", "1"), "ann", text, authority=authority, **more)
+    return read(inbound, parse_command(text), CONFIG, cast("Models", Known()))
+
+
+def test_every_wish_of_a_message_is_read() -> None:
+    found = heard(
+        "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
+        wishes=Wishes(thinking="low", timeout_s=5.0),
+    )
+    assert found.text == "please answer" and not found.given
+    assert found.wishes == Wishes("mock/big", "high", 5.0, "full", "on")
+    assert found.queue and found.queue.mode and found.queue.cap
+    assert (found.queue.mode.value, found.queue.cap.value) == ("steer", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("/think high", [("think", "high")]),
+        ("/t", [("think", "")]),
+        ("/v on /think:max", [("think", "max"), ("verbose", "on")]),
+        ("/big", [("model", "big")]),
+        ("/model mock/big@work", [("model", "mock/big@work")]),
+        ("/queue collect cap:3 drop:old", [("queue", "collect cap:3 drop:old")]),
+        ("/queue", [("queue", "")]),
+        ("/queue nonsense", [("queue", "nonsense")]),
+        ("/think high /status", [("think", "high"), ("status", "")]),
+        ("/elevated ask", [("elevated", "ask")]),
+    ],
+)
+def test_directives_that_are_all_there_is_are_commands(
+    text: str, given: list[tuple[str, str]]
+) -> None:
+    assert list(heard(text).given) == given
+
+
+def test_a_picture_makes_a_message_of_directives() -> None:
+    found = heard("/think high", images=(PICTURE,))
+    assert not found.given and found.text == "" and found.wishes.thinking == "high"
+
+
+def test_leaving_the_sandbox_is_for_the_owner() -> None:
+    assert heard("do it /elevated full now").text == "do it now"
+    assert heard("do it /elevated full now", "authorised").text == "do it /elevated full now"
+    assert heard("/elevated full", "authorised").given == (("elevated", "full"),)  # to be refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use /model nobody now",
+        "use /model big@work now",
+        "go /queue cap:none on",
+        "/model list all",
+    ],
+)
+def test_a_wish_that_cannot_be_met_is_an_error(text: str) -> None:
+    with pytest.raises(UserError):
+        heard(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/exec host=node ls", "see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
+)
+def test_what_is_no_directive_stays_as_it_is(text: str) -> None:
+    assert heard(text) == Reading(text)
+
+
+@given(st.text())
+def test_words_are_never_lost_and_nothing_breaks(text: str) -> None:
+    try:
+        found = heard(text)
+    except UserError:
+        return
+    if "/" not in text:
+        assert found.text == text.strip()
+    assert len(found.text) <= len(text)

@@ -1,0 +1,230 @@
+"""Old sessions are put aside, with their files kept in bounds."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.load import load
+from homarus.config.paths import Paths
+from homarus.config.schema import Maintenance
+from homarus.core.clock import Clock
+from homarus.core.lanes import Lanes
+from homarus.core.message import user
+from homarus.sessions.maintenance import (
+    BACKUPS,
+    EVERY_S,
+    FIRST_S,
+    Rules,
+    Upkeep,
+    over_budget,
+    plan,
+    rules_of,
+)
+from homarus.sessions.session import Session, Sessions
+from homarus.store.base import SessionRecord, Store
+from homarus.store.sqlite import SqliteStore, open_store
+from homarus.testing.clock import START_MS, FakeClock
+
+DAY_MS = 86_400_000
+records = st.lists(
+    st.builds(
+        lambda number, at_ms: SessionRecord(f"agent:main:{number}", "main", str(number), at_ms),
+        st.integers(0, 500),
+        st.integers(0, 100 * DAY_MS),
+    ),
+    unique_by=lambda record: record.key,
+)
+
+
+def never(_record: SessionRecord) -> bool:
+    return False
+
+
+@given(records, st.integers(1, 20))
+def test_what_stays_is_new_enough_and_not_too_many(found: list[SessionRecord], most: int) -> None:
+    rules, now_ms = Rules(max_entries=most), 100 * DAY_MS
+    made = plan(found, now_ms, rules, never)
+    gone = {record.key for record in (*made.old, *made.over)}
+    left = [record for record in found if record.key not in gone]
+    assert len(gone) == len(made.old) + len(made.over)
+    assert len(left) <= most
+    assert all(
+        not one.updated_ms or now_ms - one.updated_ms <= rules.prune_after_ms for one in left
+    )
+    newest = max((record.updated_ms for record in made.over), default=0)
+    assert all(record.updated_ms >= newest for record in left) or not made.over
+
+
+@given(records)
+def test_what_must_stay_does(found: list[SessionRecord]) -> None:
+    assert plan(found, 200 * DAY_MS, Rules(max_entries=1), lambda _one: True).old == ()
+
+
+@given(st.lists(st.tuples(st.text(), st.integers(0, 100), st.floats(0, 10))), st.integers(0, 500))
+def test_the_oldest_files_go_first_and_no_more_than_must(
+    files: list[tuple[str, int, float]], budget: int
+) -> None:
+    gone = over_budget(files, budget)
+    in_order = sorted(files, key=lambda file: file[2])
+    assert list(gone) == [name for name, _, _ in in_order[: len(gone)]]
+    assert sum(size for _, size, _ in in_order[len(gone) :]) <= budget or len(gone) == len(files)
+    if gone:
+        assert sum(size for _, size, _ in in_order[len(gone) - 1 :]) > budget
+
+
+def test_the_config_is_read_in_every_form() -> None:
+    assert rules_of(Maintenance()) == Rules()
+    given = {"mode": "enforce", "pruneAfter": 7, "maxEntries": 3, "rotateBytes": "1kb"}
+    assert rules_of(Maintenance.model_validate(given)) == Rules("enforce", 7 * DAY_MS, 3, 1024)
+    assert rules_of(Maintenance.model_validate({"pruneDays": 2})).prune_after_ms == 2 * DAY_MS
+    assert rules_of(Maintenance.model_validate({"pruneAfter": "36h"})).prune_after_ms == 129_600_000
+
+
+class Program:
+    """A program with a store, whose clock stands still."""
+
+    def __init__(self, folder: Path, store: SqliteStore, **rules: Any) -> None:
+        env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder)}
+        config = {"session": {"maintenance": rules}}
+        (folder / "openclaw.json").write_text(json.dumps(config), encoding="utf-8")
+        self.paths = Paths.find(env)
+        self.loaded = load(self.paths, env)
+        self.files, self.time = store, FakeClock()
+        self.store: Store = store
+        self.clock: Clock = self.time
+        self.lanes, self.sessions = Lanes(), Sessions(store, self.time)
+        self.busy = set[str]()
+
+    def live_runs(self, key: str | None = None) -> Sequence[str]:
+        return ["run"] if key in self.busy else []
+
+    def waiting(self, _key: str) -> int:
+        return 0
+
+    async def put(self, name: str, days: int) -> None:
+        """A session that was used so many days ago, with something said in it."""
+        at_ms = START_MS - days * DAY_MS
+        session = await Session.load(self.store, FakeClock(at_ms), f"agent:main:{name}", "main")
+        await session.append(user("hello", at_ms=at_ms))
+
+    async def names(self) -> set[str]:
+        return {record.key.split(":")[-1] for record in await self.store.sessions()}
+
+
+def played(folder: Path, body: Any, **rules: Any) -> None:
+    async def main() -> None:
+        async with open_store(folder) as store:
+            await body(Program(folder, store, **rules))
+
+    asyncio.run(main())
+
+
+def test_warning_changes_nothing_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(program: Program) -> None:
+        await program.put("old", 40)
+        with caplog.at_level(logging.WARNING):
+            await Upkeep(program).once()
+        assert await program.names() == {"old"}
+        assert "1 sessions unused for long" in caplog.text and "enforce" in caplog.text
+
+    played(tmp_path, body)
+
+
+def test_enforcing_puts_old_sessions_aside_and_keeps_their_transcripts(tmp_path: Path) -> None:
+    async def body(program: Program) -> None:
+        for name, days in {"main": 90, "old": 40, "busy": 40, "new": 1}.items():
+            await program.put(name, days)
+        program.busy = {"agent:main:busy"}
+        old = await program.store.session("agent:main:old")
+        assert old is not None
+        await Upkeep(program).once()
+        assert await program.names() == {"main", "busy", "new"}
+        assert len(await program.store.entries(old.session_id)) == 1
+        await program.files.flush()
+        (kept,) = program.paths.sessions_dir("main").glob("*.jsonl.deleted.*")
+        assert old.session_id in kept.name
+
+    played(tmp_path, body, mode="enforce")
+
+
+def test_the_newest_are_kept_when_there_are_too_many(tmp_path: Path) -> None:
+    async def body(program: Program) -> None:
+        for number in range(6):
+            await program.put(f"s{number}", number)
+        await Upkeep(program).once()
+        assert await program.names() == {"s0", "s1"}
+
+    played(tmp_path, body, mode="enforce", maxEntries=2)
+
+
+def test_a_session_that_was_used_meanwhile_stays(tmp_path: Path) -> None:
+    lane = "session:agent:main:old"
+
+    async def body(program: Program) -> None:
+        await program.put("old", 40)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group, program.lanes.enter(lane):
+            group.create_task(Upkeep(program).once())
+            while not program.lanes.depth(lane):  # noqa: ASYNC110 - nobody rings
+                await asyncio.sleep(0.001)
+            session = await program.sessions.load("agent:main:old", "main")
+            await session.update(label="needed")
+        assert await program.names() == {"old"}
+
+    played(tmp_path, body, mode="enforce")
+
+
+def test_old_transcripts_go_when_they_are_too_many(tmp_path: Path) -> None:
+    async def body(program: Program) -> None:
+        folder = program.paths.sessions_dir("main")
+        folder.mkdir(parents=True)
+        names = [f"{n}.jsonl.reset.2027-01-0{n}T00-00-00.000Z" for n in (1, 2, 3)]
+        for age, name in enumerate(names):
+            (folder / name).write_bytes(b"x" * 100)
+            os.utime(folder / name, (1_000 + age, 1_000 + age))
+        (folder / "live.jsonl").write_bytes(b"x" * 1_000)
+        await Upkeep(program, archive_bytes=200).once()
+        assert sorted(file.name for file in folder.glob("*.jsonl*")) == [*names[1:], "live.jsonl"]
+
+    played(tmp_path, body, mode="enforce")
+
+
+def test_a_large_index_is_copied_and_only_the_last_copies_stay(tmp_path: Path) -> None:
+    async def body(program: Program) -> None:
+        await program.put("a", 0)
+        await program.files.flush()
+        index = program.paths.sessions_dir("main") / "sessions.json"
+        text = index.read_text()
+        for _ in range(BACKUPS + 2):
+            await program.time.advance(1)
+            await Upkeep(program).once()
+        copies = list(index.parent.glob("sessions.json.bak.*"))
+        assert len(copies) == BACKUPS and all(copy.read_text() == text for copy in copies)
+        assert await program.names() == {"a"} and index.read_text() == text
+
+    played(tmp_path, body, mode="enforce", rotateBytes=10)
+
+
+def test_it_runs_a_while_after_the_start_and_then_each_day(tmp_path: Path) -> None:
+    async def body(program: Program) -> None:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(Upkeep(program).run())
+            await asyncio.sleep(0)
+            assert program.time.slept == [FIRST_S]
+            await program.time.advance(FIRST_S)
+            async with asyncio.timeout(30):
+                while len(program.time.slept) < 2:  # noqa: ASYNC110 - nobody rings
+                    await asyncio.sleep(0.001)
+            assert program.time.slept == [FIRST_S, EVERY_S]
+            running.cancel()
+
+    played(tmp_path, body)

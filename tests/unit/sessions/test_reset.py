@@ -1,0 +1,134 @@
+"""When a conversation begins anew."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.schema import Session
+from homarus.sessions.reset import (
+    ResetPolicy,
+    after_trigger,
+    channel_in,
+    day_began_ms,
+    freshness,
+    is_fresh,
+    is_stale,
+    policy_of,
+    reset_type,
+)
+from homarus.store.base import SessionRecord
+
+DAY_MS = 86_400_000
+times_ms = st.integers(min_value=946_684_800_000, max_value=4_102_444_800_000)
+policies = st.builds(
+    ResetPolicy,
+    st.sampled_from(["daily", "idle"]),
+    st.integers(0, 23),
+    st.none() | st.integers(1, 100_000),
+)
+
+
+def record(key: str = "agent:main:main", at_ms: int = 0, **data: Any) -> SessionRecord:
+    return SessionRecord(key, "main", "id", at_ms, data, version=1)
+
+
+def at(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+@given(times_ms, st.integers(0, 23), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"]))
+def test_a_day_began_at_its_hour_within_the_last_day(now_ms: int, hour: int, name: str) -> None:
+    zone = ZoneInfo(name)
+    began_ms = day_began_ms(now_ms, hour, zone)
+    assert 0 <= now_ms - began_ms <= DAY_MS + 3_600_000  # a day of 25 hours is one, too
+    began = datetime.fromtimestamp(began_ms / 1000, zone)
+    skipped = began.replace(tzinfo=None) + timedelta(hours=-1)
+    assert hour in {began.hour, skipped.hour} and (began.minute, began.second) == (0, 0)
+
+
+@given(times_ms, policies)
+def test_what_was_used_just_now_goes_on(now_ms: int, policy: ResetPolicy) -> None:
+    assert freshness(now_ms, now_ms, policy, UTC).is_fresh
+
+
+@given(times_ms, st.integers(0, 3 * DAY_MS), st.integers(0, 3 * DAY_MS), policies)
+def test_what_is_over_stays_over(
+    used_ms: int, wait_ms: int, more_ms: int, policy: ResetPolicy
+) -> None:
+    if not freshness(used_ms, used_ms + wait_ms, policy, UTC).is_fresh:
+        assert not freshness(used_ms, used_ms + wait_ms + more_ms, policy, UTC).is_fresh
+
+
+def test_one_that_was_never_used_or_belongs_to_a_program_is_not_stale() -> None:
+    policy, now_ms = ResetPolicy("idle", 4, 1), at("2027-01-15T12:00")
+    assert is_stale(record(), now_ms, policy)
+    assert not is_stale(SessionRecord("agent:main:main", "main", "id", 0), now_ms, policy)
+    for key in ("agent:main:cron:job", "agent:main:subagent:1"):
+        assert not is_stale(record(key), now_ms, policy)
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "channel", "minutes"),
+    [
+        ("agent:main:main", {}, "webchat", 10),
+        ("agent:main:main", {}, " Telegram ", 50),
+        ("agent:main:telegram:group:1", {}, "other", 20),
+        ("agent:main:main", {"chatType": "channel"}, "other", 20),
+        ("agent:main:telegram:group:1:topic:2", {}, "other", 30),
+        ("agent:main:slack:channel:c:thread:1", {"chatType": 5}, "", 30),
+        ("agent:main:telegram:group:1:topic:2", {}, "telegram", 50),
+    ],
+)
+def test_a_channel_says_more_than_a_sort_and_that_more_than_all(
+    key: str, data: dict[str, Any], channel: str, minutes: int
+) -> None:
+    config = Session.model_validate(
+        {
+            "reset": {"mode": "idle", "idleMinutes": 99},
+            "resetByType": {
+                "dm": {"idleMinutes": 10},
+                "group": {"idleMinutes": 20},
+                "thread": {"idleMinutes": 30},
+            },
+            "resetByChannel": {"telegram": {"mode": "idle", "idleMinutes": 50}},
+        }
+    )
+    assert policy_of(config, record(key, **data), channel).idle_minutes == minutes
+
+
+def test_without_a_word_in_the_config_a_day_begins_at_four() -> None:
+    assert policy_of(Session(), record()) == ResetPolicy("daily", 4, None)
+    legacy = Session.model_validate({"idleMinutes": 5})
+    assert policy_of(legacy, record()) == ResetPolicy("idle", 4, 5)
+    assert is_fresh(legacy, record(at_ms=1_000), "webchat", 301_000)
+    assert not is_fresh(legacy, record(at_ms=1_000), "webchat", 301_001)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("/new", ""),
+        ("  /NEW  ", ""),
+        ("/new hello there", "hello there"),
+        ("/new\nhello", "hello"),
+        ("/newer", None),
+        ("say /new", None),
+        ("start over now", "now"),
+        ("", None),
+        ("/", None),
+    ],
+)
+def test_what_stands_behind_a_trigger_is_said_first(text: str, rest: str | None) -> None:
+    assert after_trigger(text, ["", "  ", "/new", "start over"]) == rest
+
+
+def test_keys_tell_their_sort_and_their_channel() -> None:
+    assert reset_type("agent:main:telegram:direct:1") == "direct"
+    assert reset_type("AGENT:main:Telegram:GROUP:1") == "group"
+    assert channel_in("agent:main:telegram:group:1") == "telegram"
+    assert channel_in("agent:main:telegram:work:direct:1") == "telegram"
+    assert channel_in("agent:main:main") == channel_in("agent:main:direct:1") == ""

@@ -1,0 +1,39 @@
+"""What people set for a session is read in one place."""
+
+import pytest
+
+from homarus.core.errors import UserError
+from homarus.sessions.settings import check_thinking, to_field
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "stored"),
+    [
+        ("thinkingLevel", "ultra", "high"),
+        ("thinkingLevel", "off", "off"),
+        ("verboseLevel", "all", "full"),
+        ("reasoningLevel", "off", None),
+        ("responseUsage", "on", "tokens"),
+        ("responseUsage", "no", None),
+        ("elevatedLevel", "off", "off"),
+        ("execHost", "node", "node"),
+        ("sendPolicy", "deny", "deny"),
+        ("label", "anything", "anything"),
+    ],
+)
+def test_a_word_becomes_what_is_stored(name: str, word: str, stored: str | None) -> None:
+    assert to_field(name, word) == stored
+
+
+@pytest.mark.parametrize("name", ["thinkingLevel", "responseUsage", "execAsk", "groupActivation"])
+def test_a_word_that_means_nothing_says_which_do(name: str) -> None:
+    with pytest.raises(UserError, match=f"invalid {name}") as caught:
+        to_field(name, "moon")
+    assert caught.value.fix.startswith("use ")
+
+
+def test_the_hardest_thinking_is_for_a_few() -> None:
+    check_thinking("xhigh", "openai/gpt-5.2")
+    check_thinking("high", "mock/mock-1")
+    with pytest.raises(UserError, match="not supported by mock/mock-1"):
+        check_thinking("xhigh", "mock/mock-1")
