@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from homarus.agent.boot import boot
 from homarus.agent.cast import Cast
 from homarus.agent.commands import Commands
 from homarus.agent.hearing import hear
@@ -114,6 +115,7 @@ class App:
         )
         self.accept, self.put = self._reception.accept, self._reception.put
         self.waiting, self.nudge = self._reception.waiting, self._delivery.nudge
+        self.maintain = Upkeep(self).run  # keeps the sessions in order, until cancelled
         self.live_runs, self.compact = self._runner.live, self._runner.compact
         self._intake = Intake(store.journal, clock, route=self._route, put=self.put)
 
@@ -141,6 +143,11 @@ class App:
             channels = self._delivery.run(self._intake)
             self._channels = self._group.create_task(channels, name="channels")
         return begun
+
+    async def boot(self) -> None:
+        """Have every agent do what its BOOT.md says."""
+        every = (self.agent(each) for each in agents(self.loaded.config))
+        await boot(every, self.accept, self.put, self.clock.now_ms())
 
     def stop(self) -> None:
         """Begin nothing more: what is accepted from now on waits for the next start."""
@@ -173,13 +180,9 @@ class App:
         return self.key(f"{inbound.address.channel}:direct:{inbound.address.chat}", agent)
 
     def _words(self, key: str, inbound: Inbound) -> str:
-        """A message as the model reads it: when it came, and what there is to know first."""
+        """A message as the model reads it: when it came, what to know first."""
         text = hear(self.agent(agent_of(key)), key, inbound, self.sessions.last_ms(key))
         return text if inbound.address.channel == "cli" else self.notices.take_before(key, text)
-
-    async def maintain(self) -> None:
-        """Keep the sessions in order, until cancelled."""
-        await Upkeep(self).run()
 
     async def session(self, key: str) -> Session:
         """A session, whether it was used before or not."""

@@ -334,6 +334,8 @@ def test_sessions_are_found_by_what_they_say_of_themselves(run: Run) -> None:
         assert await keys(where={"spawnedBy": "x"}) == ["agent:ops:c", "agent:main:a"]
         assert await keys(where={"spawnedBy": "x"}, limit=1) == ["agent:ops:c"]
         assert await keys(where={"label": "Tax % return"}, agent="ops") == []
+        bare = await store.sessions(bare=True)
+        assert [(one.key, one.data) for one in bare][:1] == [("agent:ops:c", {})]
         assert await store.count_sessions() == 3
         assert await store.count_sessions(agent="main") == 2
         assert await store.count_sessions(agent="nobody") == 0

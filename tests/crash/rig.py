@@ -105,7 +105,6 @@ class Zygote:
         assert self._process.stdin and self._process.stdout
         self._orders, self._told = self._process.stdin, self._process.stdout
         self._left = b""
-        self._news: list[dict[str, Any]] = []
         self.statuses: dict[int, int] = {}
         assert self._next(GUARD_S) == {"ready": True}
 

@@ -458,7 +458,7 @@ def _rule(given: Json) -> schema.Reset:
 
 def _reset_policy(ask: Json) -> Json:
     given = ask["sessionCfg"]
-    by_type = {kind: _rule(rule) for kind, rule in given.get("resetByType", {}).items()}
+    by_type: Json = {kind: _rule(rule) for kind, rule in given.get("resetByType", {}).items()}
     config = schema.Session.model_construct(
         idle_minutes=given.get("idleMinutes"),
         reset=_rule(given["reset"]) if "reset" in given else None,

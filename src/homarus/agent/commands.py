@@ -94,8 +94,10 @@ class Commands:
 
     def _spoken(self, text: str) -> Spoken | None:
         """The command that a whole message is; the config has words of its own for `/new`."""
+        if spoken := parse_command(text):
+            return spoken
         rest = after_trigger(text, self._program.loaded.config.session.reset_triggers)
-        return parse_command(text) if rest is None else Spoken(_NAMED["new"], rest)
+        return None if rest is None else Spoken(_NAMED["new"], rest)
 
     def _read(self, inbound: Inbound, spoken: Spoken | None = None) -> Reading:
         return read(inbound, spoken, self._program.loaded.config, self._program.models)
@@ -119,6 +121,8 @@ class Commands:
 
     async def _anew(self, spoken: Spoken, order: Order) -> Reply | Inbound:
         """A new conversation, perhaps with another model, and what is said in it first."""
+        name = spoken.command.name
+        hints = await self._program.hooks.command(order.where, name, spoken.args)
         session = await session_commands.start_afresh(order)
         first, _, rest = spoken.args.partition(" ")
         chosen = model_commands.named(order, first) if first else None
@@ -130,11 +134,11 @@ class Commands:
         if reading.text or order.inbound.images:
             return replace(order.inbound, text=reading.text, wishes=reading.wishes)
         usual = await order.usual_model()
-        told = Reply(f"A new conversation. Model: {model_commands.describe(session, usual)}.")
+        told = [f"A new conversation. Model: {model_commands.describe(session, usual)}.", *hints]
         if not reading.given:
-            return told
+            return Reply("\n".join(told))
         more = await self._answer(reading.given, order)
-        return Reply(f"{told.text}\n{more.text}", more.fields)
+        return Reply("\n".join([*told, more.text]), more.fields)
 
     async def _obey(
         self, key: str, row: Accepted, work: Callable[[Order], Awaitable[Reply | Inbound]]

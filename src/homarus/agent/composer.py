@@ -17,7 +17,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.facts import Facts, Group
 from homarus.agent.files import Reader
 from homarus.agent.identity_file import FILE, parse_identity
-from homarus.agent.injection import WorkspaceFile, inject, kind_of, names_for
+from homarus.agent.injection import Kind, WorkspaceFile, inject, kind_of, names_for
 from homarus.agent.prompt import (
     Prompt,
     files_room,
@@ -50,7 +50,8 @@ class Composer:
 
     def __init__(self) -> None:
         self._reader = Reader()
-        self._made: dict[str, _Made] = {}
+        self._made: dict[str, _Made] = {}  # by session
+        self._latest: dict[tuple[str, Kind], _Made] = {}
         self._host = platform.node()
         self._system = f"{platform.system()} {platform.machine()}".strip()
 
@@ -90,14 +91,18 @@ class Composer:
             host=self._host,
             system=self._system,
         )
-        made = self._made.get(key)
-        if made and made.prompt.profile == profile and made.prompt.facts == facts:
-            return made.prompt
-        prompt = make_prompt(facts, profile)
-        if len(self._made) >= _MAX_KEPT:
+        for made in (self._made.get(key), self._latest.get((agent.id, kind))):
+            if made and made.prompt.profile == profile and made.prompt.facts == facts:
+                return self._keep(key, made)
+        made = self._latest[agent.id, kind] = _Made(make_prompt(facts, profile), limits)
+        return self._keep(key, made)
+
+    def _keep(self, key: str, made: _Made) -> Prompt:
+        """Remember a session's prompt; most share theirs with the others of their kind."""
+        if len(self._made) >= _MAX_KEPT and key not in self._made:
             self._made.clear()
-        self._made[key] = _Made(prompt, limits)
-        return prompt
+        self._made[key] = made
+        return made.prompt
 
     def report(self, prompt: Prompt, place: Place) -> PromptReport:
         """The figures of a conversation's newest prompt."""

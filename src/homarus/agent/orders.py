@@ -20,6 +20,8 @@ from homarus.core.keys import DEFAULT_AGENT, parse_agent_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json, StoppedBy
 from homarus.core.value import dataclass
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Where
 from homarus.providers.catalog import Model
 from homarus.providers.models import Models
 from homarus.sessions.session import Session
@@ -39,6 +41,7 @@ class Program(Protocol):
     bus: Bus
     clock: Clock
     lanes: Lanes
+    hooks: Hooks
     restart: Callable[[], None] | None
 
     def agent(self, agent_id: str) -> Agent: ...
@@ -90,6 +93,13 @@ class Order:
     def agent(self) -> Agent:
         parsed = parse_agent_key(self.key)
         return self.program.agent(parsed.agent if parsed else DEFAULT_AGENT)
+
+    @property
+    def where(self) -> Where:
+        """What hooks are told of it."""
+        agent, inbound = self.agent, self.inbound
+        workspace = str(agent.workspace)
+        return Where(agent.id, self.key, inbound.run_id, workspace, inbound.address.channel)
 
     async def session(self) -> Session:
         return await self.program.session(self.key)

@@ -127,7 +127,9 @@ def _holds(folder: Beneath, path: str, data: bytes) -> bool:
 
 async def stop(order: Order) -> Reply:
     """`/stop`."""
-    return Reply("Stopped." if await stop_runs(order) else "Nothing is running.")
+    told = await order.program.hooks.command(order.where, "stop", "")
+    said = "Stopped." if await stop_runs(order) else "Nothing is running."
+    return Reply("\n".join([said, *told]))
 
 
 async def stop_runs(order: Order) -> tuple[str, ...]:
@@ -146,6 +148,8 @@ async def start_afresh(order: Order) -> Session:
         async with asyncio.timeout(_STOP_S), order.program.lanes.enter(f"session:{order.key}"):
             session = await order.session()
             if session.is_used:
+                count = len(session.messages)
+                await order.program.hooks.session_end(order.where, session.session_id, count)
                 await session.reset()
             return session
     except TimeoutError:

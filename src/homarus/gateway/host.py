@@ -58,6 +58,10 @@ class Host(Protocol):
         """Take a message in for good; one that was taken before is not run again."""
         ...
 
+    async def boot(self) -> None:
+        """Have every agent do what its BOOT.md says."""
+        ...
+
     def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
         """Have a message answered; the future is done when the run that answers it is."""
         ...

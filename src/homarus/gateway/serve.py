@@ -170,6 +170,7 @@ async def _attend(
             log.info("the gateway is ready on port %d", port)
             await program.hooks.gateway_start(port)
             await program.hooks.gateway_startup()
+            await program.boot()
             running.append(group.create_task(program.warm()))
             if plan.problem is None:
                 await asyncio.to_thread(keep, plan.paths.state, plan.loaded)

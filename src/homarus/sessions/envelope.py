@@ -41,7 +41,7 @@ _FACTS = re.compile(
     r"(?:Conversation info|Sender) \(untrusted metadata\):\n```json\n[^`]{0,4000}\n```\s*"
 )
 _MESSAGE_ID = re.compile(r"\n?[ \t]{0,8}\[message_id: [^\[\]\n]{1,200}\][ \t]{0,8}(?=\n|\Z)")
-_OWN_WAYS = frozenset({"webchat", "agent"})  # in by the gateway, not by a service
+_OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # in by the gateway, not by a service
 _NOTES, _NOTES_END = "<recent_notes>\n", "\n</recent_notes>\n\n"
 _MAX_PART = 80
 

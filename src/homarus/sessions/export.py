@@ -7,7 +7,6 @@ in HTML it is escaped, in Markdown it stands in fences that it cannot close.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import Final, Literal, TypeAlias
 
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
@@ -142,3 +141,10 @@ def _when(at_ms: int) -> str:
     except (OverflowError, OSError, ValueError):  # a transcript may say anything
         return "at no time"
     return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def escape(text: str) -> str:
+    """Text for a page. What knows how is loaded with the first one: it is large."""
+    import html
+
+    return html.escape(text)

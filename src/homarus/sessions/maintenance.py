@@ -132,7 +132,7 @@ class Upkeep:
             await self._tidy(agent, rules)
 
     async def _tidy(self, agent: str, rules: Rules) -> None:
-        records = await self._program.store.sessions(agent=agent)
+        records = await self._program.store.sessions(agent=agent, bare=True)
         made = plan(records, self._clock.now_ms(), rules, self._stays)
         gone = [*made.old, *made.over]
         files = await asyncio.to_thread(self._surplus, agent)

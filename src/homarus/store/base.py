@@ -127,11 +127,13 @@ class Store(Protocol):
         session_id: str | None = None,
         search: str = "",
         where: Mapping[str, str] | None = None,
+        bare: bool = False,
     ) -> Sequence[SessionRecord]:
         """Newest first.
 
         `search` stands somewhere in the key, the session id, or the fields `SEARCHED` of the
-        data, whatever its case; `where` names fields of the data and what they must be.
+        data, whatever its case; `where` names fields of the data and what they must be. `bare`
+        records have no data: for who wants to know which there are, of thousands.
         """
         ...
 

@@ -8,10 +8,11 @@ deleted here, unless ours has changed since we last wrote it.
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -89,18 +90,13 @@ class IndexFiles:
     def _write(self, agent: str) -> None:
         path = Path(self._places.index(agent))
         newest = self._newest(agent)
-        found = select(
-            self._db,
+        found = self._db.execute(
             "SELECT key, json FROM sessions"
             " WHERE team = ? AND user = ? AND agent = ? AND NOT deleted AND change <= ?"
             " ORDER BY place",
             (*_SCOPE, agent, newest),
         )
-        # A row's text is already indented; one level more puts it inside the map. No string in
-        # JSON holds a bare line break, so this is safe.
-        blocks = [f"  {dump(key)}: " + text.replace("\n", "\n  ") for key, text in found]
-        body = "{\n" + ",\n".join(blocks) + "\n}\n" if blocks else "{}\n"
-        _replace(path, body.encode())
+        _replace(path, _written(found))
         stamp = stamp_of(path)
         self._seen[agent] = _Seen(stamp, newest)
         self._remember(agent, stamp, newest)
@@ -245,13 +241,27 @@ def _keep_copy(path: Path, data: bytes, kind: str) -> Path:
     return copy
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _written(found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+    """The file's text, row by row: with thousands of sessions it is never whole in memory.
+
+    A row's text is already indented; one level more puts it inside the map. No string in JSON
+    holds a bare line break, so this is safe.
+    """
+    before = "{"
+    for key, text in found:
+        indented = text.replace("\n", "\n  ")
+        yield f"{before}\n  {dump(key)}: {indented}".encode()
+        before = ","
+    yield b"{}\n" if before == "{" else b"\n}\n"
+
+
+def _replace(path: Path, pieces: Iterable[bytes]) -> None:
     """The new file takes the old one's place at once, or nothing changes."""
     make_folder(path.parent)
     made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with os.fdopen(os.open(made, _CREATE, 0o600), "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
         made.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

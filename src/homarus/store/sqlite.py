@@ -327,6 +327,7 @@ class SqliteStore:
         session_id: str | None = None,
         search: str = "",
         where: Mapping[str, str] | None = None,
+        bare: bool = False,
     ) -> Sequence[SessionRecord]:
         if self._mirror:
             await asyncio.wrap_future(self._mirror.take_in_indexes())
@@ -340,7 +341,8 @@ class SqliteStore:
         asked.search(search)
         for name, value in (where or {}).items():
             asked.add("json_extract(json, ?) = ?", f"$.{name}", value)
-        sql = f"{_SESSION} WHERE {asked} ORDER BY updated_ms DESC, place DESC LIMIT ?"
+        columns = _SESSION.replace(" json", " '{}'") if bare else _SESSION
+        sql = f"{columns} WHERE {asked} ORDER BY updated_ms DESC, place DESC LIMIT ?"
         values = (*asked.values, -1 if limit is None else limit)
         if not search and not where:
             return [_record(row) for row in self._read(sql, values)]

@@ -207,6 +207,7 @@ class MemoryStore:
         session_id: str | None = None,
         search: str = "",
         where: Mapping[str, str] | None = None,
+        bare: bool = False,
     ) -> Sequence[SessionRecord]:
         found = [
             record
@@ -217,6 +218,8 @@ class MemoryStore:
             and _holds(record, search)
             and all(record.data.get(name) == value for name, value in (where or {}).items())
         ]
+        if bare:
+            found = [replace(record, data={}) for record in found]
         return sorted(found, key=lambda record: -record.updated_ms)[:limit]
 
     async def count_sessions(self, *, agent: str | None = None) -> int:

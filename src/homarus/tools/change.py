@@ -3,7 +3,6 @@ r"""One replacement in a text: exact, unique, and told as a diff. Pure.
 A model writes `\n`; the file keeps the line endings it has, and every other byte too.
 """
 
-import difflib
 import io
 from collections.abc import Iterator
 from itertools import islice
@@ -102,6 +101,8 @@ def _nearest_line(lines: list[str], wanted: str) -> int | None:
     if wanted in lines:
         return lines.index(wanted)
     head = [line[:_COMPARED_CHARS] for line in lines[:_COMPARED_LINES]]
+    import difflib
+
     close = difflib.get_close_matches(wanted[:_COMPARED_CHARS], head, n=1, cutoff=0.6)
     return head.index(close[0]) if close else None
 

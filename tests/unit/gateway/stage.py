@@ -87,6 +87,9 @@ class FakeHost:
     def nudge(self) -> None:
         """Nothing is carried here."""
 
+    async def boot(self) -> None:
+        """Nobody has anything to do."""
+
     async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
         return ()
 

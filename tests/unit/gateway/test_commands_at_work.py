@@ -10,6 +10,7 @@ import pytest
 from homarus.agent import commands
 from homarus.agent.orders import Order, Reply
 from homarus.core.message import Address, Inbound, ToolCall
+from homarus.plugins.hooks import hook
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.world import World, answer, world
 
@@ -104,8 +105,12 @@ def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
         session = await it.app.session(KEY)
         assert session.thinking == "high"
         assert [message.text for message in session.messages] == ["Thinking: high."]
-        told = await it.ask("chat.send", sessionKey="main", message="/think high",
-                            idempotencyKey="r")  # fmt: skip
+        again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
+        async with asyncio.timeout(30):
+            told = await it.ask("chat.send", again)
+            while told["status"] == "in_flight":
+                await asyncio.sleep(0.001)
+                told = await it.ask("chat.send", again)
         assert told == {"runId": "r", "status": "ok"}
         assert len((await it.app.session(KEY)).messages) == 1
 
@@ -171,6 +176,35 @@ def test_a_bug_in_a_command_is_told_and_the_next_one_works(
         assert said(it, "b").startswith("Channel: webchat")
 
     run(body, tmp_path)
+
+
+class Witness:
+    """A plugin that hears of commands and of what they end."""
+
+    def __init__(self) -> None:
+        self.heard = list[str]()
+
+    @hook
+    async def command(self, name: str, text: str) -> str:
+        self.heard.append(f"{name} {text}".strip())
+        return f"(heard {name})"
+
+    @hook
+    async def session_end(self, messages: int) -> None:
+        self.heard.append(f"over after {messages}")
+
+
+def test_hooks_hear_of_commands_and_may_add_a_line(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        witness = Witness()
+        it.app.hooks.register(witness, "witness")
+        await it.send("hi", "a")
+        await it.send("/new", "b")
+        assert said(it, "b").endswith("\n(heard new)")
+        await it.send("/reset go on", "c")
+        assert witness.heard == ["new", "over after 2", "reset go on"]
+
+    run(body, tmp_path, answer("hello"), answer("well"))
 
 
 def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:

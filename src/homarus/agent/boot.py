@@ -1,0 +1,26 @@
+"""What agents do when the gateway starts: BOOT.md of each workspace, as a turn of its own."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from homarus.agent.agent import Agent
+from homarus.agent.workspace import boot_prompt
+from homarus.core.message import Address, Inbound
+from homarus.store.journal import Acceptance, Accepted
+
+CHANNEL: Final = "boot"  # nobody is there to be answered
+
+Accept = Callable[[str, Inbound], Awaitable[Acceptance]]
+Put = Callable[[str, Accepted], object]
+
+
+async def boot(agents: Iterable[Agent], accept: Accept, put: Put, now_ms: int) -> None:
+    """Have each agent read its BOOT.md, where there is one with something in it."""
+    for agent in agents:
+        text = boot_prompt(agent.workspace)
+        if not text:
+            continue
+        key = f"agent:{agent.id}:{CHANNEL}"
+        name = f"{CHANNEL}:{agent.id}:{now_ms}"
+        inbound = Inbound(name, Address(CHANNEL, key), "owner", text, at_ms=now_ms, run_id=name)
+        put(key, (await accept(key, inbound)).row)

@@ -1,0 +1,26 @@
+"""BOOT.md becomes a turn when the gateway starts."""
+
+import asyncio
+from pathlib import Path
+
+from homarus.agent.agent import Agent
+from homarus.agent.boot import boot
+from homarus.core.message import Inbound
+from homarus.store.journal import Acceptance, Accepted
+from homarus.testing.memory_store import MemoryStore
+
+
+def test_an_agent_with_something_in_its_boot_file_gets_a_turn_of_its_own(tmp_path: Path) -> None:
+    for name, text in (("ada", "Say hello to nobody."), ("bob", "# Only a title\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "BOOT.md").write_text(text)
+    agents = [Agent(name, name, tmp_path / name) for name in ("ada", "bob", "eve")]
+    store, put = MemoryStore(), list[Accepted]()
+
+    async def accept(key: str, inbound: Inbound) -> Acceptance:
+        return await store.journal.accept(key, inbound, at_ms=1)
+
+    asyncio.run(boot(agents, accept, lambda _key, row: put.append(row), 5))
+    (row,) = put
+    assert (row.session, row.channel) == ("agent:ada:boot", "boot")
+    assert row.inbound and "Say hello to nobody." in row.inbound.text
