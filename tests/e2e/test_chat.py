@@ -114,3 +114,21 @@ def test_nobody_at_a_pipe_can_allow_a_command(home: Home, model_url: str) -> Non
     done = home.run("chat", text='MOCK:tool:exec:{"command":"touch made"}§\ny\n')
     assert done.status == 0 and "failed" in done.out
     assert not (home.workspace / "made").exists()
+
+
+COMMANDS = "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/model mok/x\nstop\n"
+
+
+def check_commands(out: str) -> None:
+    """What the lines above lead to, wherever the conversation is held."""
+    assert "/status - Model, context" in out and "/quit: leave" in out
+    assert "Thinking: high." in out and "unknown provider 'mok'" in out
+    assert out.count("Hello from the mock model.") == 2
+    assert out.count("Homarus 0.") == 1 and "Nothing is running." in out
+
+
+def test_commands_and_directives_work_without_a_gateway(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("chat", text=COMMANDS)
+    assert done.status == 0, done.err
+    check_commands(done.out)

@@ -31,6 +31,7 @@ from tests.e2e.gateway import (
     wait_for,
 )
 from tests.e2e.program import DEADLINE_S, Home, Terminal
+from tests.e2e.test_chat import COMMANDS, check_commands
 
 
 def roles(home: Home) -> list[str]:
@@ -345,6 +346,15 @@ def test_commands_go_through_the_gateway_that_runs(gateway: Gateway, home: Home)
     assert late.status == 1 and "deadline" in late.err
     local = home.run("agent", "--message", "MOCK:short", "--local")
     assert local.status == 2 and f"process {gateway.process.pid}" in local.err
+
+
+def test_chat_commands_and_directives_work_through_the_gateway(
+    gateway: Gateway, home: Home
+) -> None:
+    assert gateway.process.poll() is None
+    done = home.run("chat", text=COMMANDS)
+    assert done.status == 0, done.err
+    check_commands(done.out)
 
 
 def test_commands_reach_a_gateway_by_its_url(gateway: Gateway, home: Home) -> None:
