@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.app import ask, open_app_for_bench
 from bench.figure import CpuClock, Figure
-from homarus.agent.composer import Composer
+from homarus.agent.prompt.composer import Composer
 from homarus.testing.model_server import ModelServer
 
 QUESTION = "What is the tide in Kiel tomorrow? MOCK:short"

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import homarus
-from homarus.agent.commands import ANSWERS
+from homarus.agent.commands.table import ANSWERS
 from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import errors, event, message

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from homarus.agent.boot import boot
 from homarus.agent.cast import Cast
-from homarus.agent.commands import Commands
-from homarus.agent.hearing import hear
+from homarus.agent.commands.table import Commands
+from homarus.agent.prompt.hearing import hear
+from homarus.agent.reply.shaping import Shape, shape_reply
 from homarus.agent.run import Outcome, Runner, agent_of
-from homarus.agent.shaping import Shape, shape_reply
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel

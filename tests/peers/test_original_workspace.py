@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.files import Reader
-from homarus.agent.injection import names_for
+from homarus.agent.prompt.files import Reader
+from homarus.agent.prompt.injection import names_for
 from homarus.agent.workspace import read_state
 from homarus.testing.model_server import ModelServer, Say
 from tests.e2e.program import Home

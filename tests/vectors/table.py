@@ -12,7 +12,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic.alias_generators import to_snake
 
-from homarus.agent import blocks, flush, injection, pruning, replies, typing
+from homarus.agent.context import flush, pruning
+from homarus.agent.prompt import injection
+from homarus.agent.reply import blocks, typing
+from homarus.agent.reply import text as replies
 from homarus.channels import chunk
 from homarus.config import edit, refs, schema, variables
 from homarus.config.schema import ContextPruning, Queue, SoftTrim

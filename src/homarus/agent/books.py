@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from homarus.agent.replies import parse_reply
-from homarus.agent.shaping import Shape
+from homarus.agent.reply.shaping import Shape
+from homarus.agent.reply.text import parse_reply
 from homarus.core.errors import LeaseLost, StoreError
 from homarus.core.faults import fault
 from homarus.core.message import Inbound, Message, Outbound, ToolReturn

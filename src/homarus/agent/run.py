@@ -7,15 +7,15 @@ from typing import Literal, TypeAlias
 
 from homarus.agent.agent import Agent
 from homarus.agent.books import Books, Pack
-from homarus.agent.compact import Compaction
-from homarus.agent.composer import Composer
-from homarus.agent.conversation import Conversation, Views
-from homarus.agent.excuse import excuse
-from homarus.agent.injection import texts_of, with_texts
-from homarus.agent.prompt_report import Place
+from homarus.agent.context.compact import Compaction
+from homarus.agent.context.conversation import Conversation, Views
+from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.injection import texts_of, with_texts
+from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
+from homarus.agent.reply.excuse import excuse
+from homarus.agent.reply.shaping import Shape
 from homarus.agent.scene import Scene
-from homarus.agent.shaping import Shape
 from homarus.agent.spend import Spend, metered
 from homarus.config.zone import day_in
 from homarus.core.bus import Bus

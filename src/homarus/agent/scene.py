@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from homarus.agent import flush
 from homarus.agent.books import Books
-from homarus.agent.compact import MAX_PER_TURN, room_in
-from homarus.agent.conversation import Conversation
+from homarus.agent.context import flush
+from homarus.agent.context.compact import MAX_PER_TURN, room_in
+from homarus.agent.context.conversation import Conversation
 from homarus.agent.loop import Turn, run_loop
 from homarus.agent.repeats import Repeats
 from homarus.core.errors import ContextOverflow, HomarusError, LeaseLost

@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from homarus.agent.tokens import request_tokens
+from homarus.agent.context.tokens import request_tokens
 from homarus.config import schema
 from homarus.core.errors import SpendCapped, StoreError
 from homarus.core.message import Json, Message

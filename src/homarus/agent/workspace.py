@@ -16,8 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from homarus.agent.files import read_text, unusable
-from homarus.agent.injection import CHECKLIST, MEMORY, RITUAL
+from homarus.agent.prompt.files import read_text, unusable
+from homarus.agent.prompt.injection import CHECKLIST, MEMORY, RITUAL
 from homarus.core.message import Json
 from homarus.core.silence import SILENT_WORD, is_blank_checklist
 from homarus.core.value import dataclass

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from homarus.agent import roster
-from homarus.agent.identity_file import FILE, Identity, find_identity, parse_identity
+from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
 from homarus.agent.workspace import seed
 from homarus.cli.reach import Reach, find_own, is_running, open_gateway
 from homarus.config.load import Loaded, load

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from homarus.agent.prompt_report import describe, read_report
+from homarus.agent.prompt.report import describe, read_report
 from homarus.cli.reach import Reach, is_running, open_gateway, reach_options, warn
 from homarus.core.message import Json
 
@@ -46,7 +46,7 @@ async def _get(reach: Reach, asked: dict[str, Json]) -> dict[str, Json]:
         async with open_gateway(reach) as link:
             told = await link.call("prompt.get", asked)
         return told if isinstance(told, dict) else {}
-    from homarus.agent.preview import preview
+    from homarus.agent.prompt.preview import preview
     from homarus.agent.run import agent_of
     from homarus.app import open_app
 

@@ -267,7 +267,7 @@ class WentInCircles(RunStopped):
 class SpendCapped(RunStopped):
     """The next model call would cost more than is allowed."""
 
-    code = "run.spend_cap"
+    code = "run.stopped.spend_cap"
 
 
 class StoreError(HomarusError):

@@ -1,6 +1,6 @@
 """The picture an agent shows itself by, at `/avatar/<agent>`: a file of its workspace."""
 
-from homarus.agent.identity_file import Identity, Picture, find_identity, read_picture
+from homarus.agent.prompt.identity_file import Identity, Picture, find_identity, read_picture
 from homarus.config.resolve import agent_settings, agents
 from homarus.gateway.host import Host
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from homarus.agent.replies import parse_reply
+from homarus.agent.reply.text import parse_reply
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.event import (

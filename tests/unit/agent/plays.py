@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from homarus.agent.blocks import Block, Chunking, Coalescing
-from homarus.agent.manner import Manner
-from homarus.agent.shaping import Ending, Shape, Step
+from homarus.agent.reply.blocks import Block, Chunking, Coalescing
+from homarus.agent.reply.manner import Manner
+from homarus.agent.reply.shaping import Ending, Shape, Step
 from homarus.core.event import (
     AttemptFailed,
     CompactionEnded,

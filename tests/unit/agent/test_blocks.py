@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.blocks import (
+from homarus.agent.reply.blocks import (
     NATURAL_MS,
     Block,
     Chunker,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.agent import compact, flush
-from homarus.agent.compact import Compaction, Room, is_due, plan, room_in
-from homarus.agent.context import NO_VIEW, Frame, render
-from homarus.agent.note_taker import Ask
-from homarus.agent.notes import clip_bytes, compose, digest, files_in, marks_in
-from homarus.agent.tokens import message_tokens, text_bytes, tokens_in
+from homarus.agent.context import compact, flush
+from homarus.agent.context.compact import Compaction, Room, is_due, plan, room_in
+from homarus.agent.context.note_taker import Ask
+from homarus.agent.context.notes import clip_bytes, compose, digest, files_in, marks_in
+from homarus.agent.context.render import NO_VIEW, Frame, render
+from homarus.agent.context.tokens import message_tokens, text_bytes, tokens_in
 from homarus.config import schema
 from homarus.core.errors import ContextOverflow, HomarusError, Overloaded, UserError
 from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, user

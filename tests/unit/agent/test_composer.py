@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.composer import Composer
-from homarus.agent.injection import WorkspaceFile
-from homarus.agent.prompt_report import Place, describe, read_report
+from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.injection import WorkspaceFile
+from homarus.agent.prompt.report import Place, describe, read_report
 from homarus.agent.workspace import seed
 from homarus.core.errors import UserError
 from homarus.providers.base import ToolSpec

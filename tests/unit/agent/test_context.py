@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.context import (
+from homarus.agent.context.render import (
     NO_VIEW,
     Frame,
     View,
@@ -17,7 +17,7 @@ from homarus.agent.context import (
     render,
     turn_limit,
 )
-from homarus.agent.tokens import Measured, expected, message_tokens
+from homarus.agent.context.tokens import Measured, expected, message_tokens
 from homarus.config.schema import ContextPruning
 from homarus.core.message import (
     Image,

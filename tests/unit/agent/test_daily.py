@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.daily import add_entry, day_of, note_name, opening_notes
-from homarus.agent.hearing import hear
+from homarus.agent.prompt.daily import add_entry, day_of, note_name, opening_notes
+from homarus.agent.prompt.hearing import hear
 from homarus.core.errors import UserError
 from homarus.core.message import Address, Inbound
 from homarus.sessions.envelope import Rules, strip, with_notes

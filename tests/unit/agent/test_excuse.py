@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from homarus.agent.excuse import excuse
+from homarus.agent.reply.excuse import excuse
 from homarus.core import errors
 from homarus.core.errors import (
     AllFailed,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.files import Reader, read_text
-from homarus.agent.injection import inject
+from homarus.agent.prompt.files import Reader, read_text
+from homarus.agent.prompt.injection import inject
 from homarus.core.errors import UserError
 
 LATER_NS = 10**9
@@ -48,7 +48,9 @@ def test_a_file_that_did_not_change_is_not_read_again(
     reader = Reader()
     monkeypatch.setattr(time, "time_ns", lambda: file.stat().st_ctime_ns + LATER_NS)
     reader.load(tmp_path)
-    monkeypatch.setattr("homarus.agent.files.read_text", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(
+        "homarus.agent.prompt.files.read_text", lambda *_: pytest.fail("read again")
+    )
     reader.load(tmp_path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.identity_file import (
+from homarus.agent.prompt.identity_file import (
     MAX_AVATAR_BYTES,
     Identity,
     is_picture,

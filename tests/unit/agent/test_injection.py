@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.injection import (
+from homarus.agent.prompt.injection import (
     ORDER,
     Kind,
     WorkspaceFile,

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from homarus.agent import compact
-from homarus.agent.context import NO_VIEW, Frame, View, render
-from homarus.agent.note_taker import Ask
-from homarus.agent.tokens import fixed_tokens
+from homarus.agent.context import compact
+from homarus.agent.context.note_taker import Ask
+from homarus.agent.context.render import NO_VIEW, Frame, View, render
+from homarus.agent.context.tokens import fixed_tokens
 from homarus.config import schema
 from homarus.core.errors import ContextOverflow, Overloaded
 from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, Usage, user

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.blocks import Chunking, Coalescing
-from homarus.agent.manner import Manner, Surroundings, manner
+from homarus.agent.reply.blocks import Chunking, Coalescing
+from homarus.agent.reply.manner import Manner, Surroundings, manner
 from homarus.config.schema import Config
 from homarus.core.message import Address
 

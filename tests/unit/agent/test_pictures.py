@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.pictures import (
+from homarus.agent.context.pictures import (
     MAX_PATHS,
     MAX_RESTORED,
     name_of,

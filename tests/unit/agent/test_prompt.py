@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.facts import Facts, Group, Sandbox, SkillBlock
-from homarus.agent.injection import Injected, WorkspaceFile, inject, kind_of, names_for
-from homarus.agent.prompt import (
+from homarus.agent.prompt.assembly import (
     SMALL_WINDOW,
     Profile,
     files_room,
@@ -22,7 +20,9 @@ from homarus.agent.prompt import (
     profile_of,
     schema_chars,
 )
-from homarus.agent.sections import SECTIONS, TOOL_ORDER, in_order
+from homarus.agent.prompt.facts import Facts, Group, Sandbox, SkillBlock
+from homarus.agent.prompt.injection import Injected, WorkspaceFile, inject, kind_of, names_for
+from homarus.agent.prompt.sections import SECTIONS, TOOL_ORDER, in_order
 from homarus.providers.base import ToolSpec
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.pruning import NO_CUTS, Cuts, applies, cut, is_due, prune
-from homarus.agent.tokens import message_bytes
+from homarus.agent.context.pruning import NO_CUTS, Cuts, applies, cut, is_due, prune
+from homarus.agent.context.tokens import message_bytes
 from homarus.config.schema import ContextPruning
 from homarus.core.message import Image, Message, Origin, Text, ToolReturn, user
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.replies import Reply, parse_reply, split_media, strip_reasoning_tags
+from homarus.agent.reply.text import Reply, parse_reply, split_media, strip_reasoning_tags
 
 TEXTS = st.text(st.sampled_from("[]reply_to:current <>/think`~\n MEDIA.x"), max_size=80)
 PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from homarus.agent.agent import Agent
-from homarus.agent.excuse import excuse
+from homarus.agent.reply.excuse import excuse
+from homarus.agent.reply.shaping import shape_reply
+from homarus.agent.reply.wording import EMPTY
 from homarus.agent.run import Outcome, Runner
-from homarus.agent.shaping import shape_reply
 from homarus.agent.spend import Spend
-from homarus.agent.wording import EMPTY
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.said import Said, normalize
+from homarus.agent.reply.said import Said, normalize
 from homarus.core.message import Address, ToolCall, ToolReturn
 
 HERE = Address("telegram", "-100:7", "work", "5")

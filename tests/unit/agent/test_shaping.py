@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.blocks import Block, Chunking, Coalescing
-from homarus.agent.manner import Manner
-from homarus.agent.replies import parse_reply, strip_reasoning_tags
-from homarus.agent.shaping import Shape
+from homarus.agent.reply.blocks import Block, Chunking, Coalescing
+from homarus.agent.reply.manner import Manner
+from homarus.agent.reply.shaping import Shape
+from homarus.agent.reply.text import parse_reply, strip_reasoning_tags
 from homarus.core.event import (
     MessageSaved,
     RunEnded,

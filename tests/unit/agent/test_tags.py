@@ -4,11 +4,11 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.replies import parse_reply, strip_reasoning_tags
-from homarus.agent.tags import Asides, Tags
+from homarus.agent.reply.tags import Asides, Tags
+from homarus.agent.reply.text import parse_reply, strip_reasoning_tags
 
 PIECES = [
     *(
@@ -53,6 +53,7 @@ def test_however_it_is_cut_the_same_is_said_as_by_the_whole(text: str, steps: li
     assert split(cut(text, steps))[0].strip() == strip_reasoning_tags(text).strip()
 
 
+@example("    ```[[reply_to_current]]", [1])
 @settings(max_examples=500)
 @given(TEXTS, STEPS)
 def test_however_it_is_cut_the_same_is_asked_as_by_the_whole(text: str, steps: list[int]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from homarus.agent.typing import Typing
+from homarus.agent.reply.typing import Typing
 from homarus.core.errors import ChannelError
 from homarus.testing.clock import FakeClock
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.wishes import Reading, read
+from homarus.agent.commands.wishes import Reading, read
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address, Image, Inbound, Wishes

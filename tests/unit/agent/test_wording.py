@@ -2,7 +2,7 @@
 
 import pytest
 
-from homarus.agent.wording import (
+from homarus.agent.reply.wording import (
     add_prefix,
     fill_prefix,
     prefix_names,

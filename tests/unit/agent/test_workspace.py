@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from homarus.agent import workspace
-from homarus.agent.files import Reader
-from homarus.agent.injection import inject, names_for
+from homarus.agent.prompt.files import Reader
+from homarus.agent.prompt.injection import inject, names_for
 from homarus.core.errors import UserError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from homarus.agent import commands
-from homarus.agent.orders import Order, Reply
+from homarus.agent.commands import table as commands
+from homarus.agent.commands.orders import Order, Reply
 from homarus.core.message import Address, Inbound, ToolCall
 from homarus.plugins.hooks import hook
 from homarus.testing.fakes import Hang

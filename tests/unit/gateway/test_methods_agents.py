@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.files import get_file, list_files, set_file
-from homarus.agent.injection import ORDER
+from homarus.agent.prompt.files import get_file, list_files, set_file
+from homarus.agent.prompt.injection import ORDER
 from homarus.core.errors import HomarusError, InvalidRequest, UserError
 from tests.unit.gateway.world import World, answer, world
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from homarus.agent.identity_file import find_identity
-from homarus.agent.replies import parse_reply
+from homarus.agent.prompt.identity_file import find_identity
+from homarus.agent.reply.text import parse_reply
 from homarus.agent.run import Outcome, agent_of
 from homarus.config.resolve import agent_settings, agents
 from homarus.core.errors import InvalidRequest, Unavailable, UserError

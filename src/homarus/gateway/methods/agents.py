@@ -6,10 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from homarus.agent import files, roster
+from homarus.agent import roster
 from homarus.agent.agent import Agent
-from homarus.agent.files import MAX_BYTES, FileState
-from homarus.agent.identity_file import find_identity, write_identity
+from homarus.agent.prompt import files
+from homarus.agent.prompt.files import MAX_BYTES, FileState
+from homarus.agent.prompt.identity_file import find_identity, write_identity
 from homarus.agent.workspace import seed
 from homarus.config.load import load
 from homarus.config.resolve import agent_settings, agents, default_agent

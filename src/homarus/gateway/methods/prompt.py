@@ -1,6 +1,6 @@
 """The system prompt of a conversation, and what it is made of."""
 
-from homarus.agent.preview import preview
+from homarus.agent.prompt.preview import preview
 from homarus.agent.run import agent_of
 from homarus.core.message import Json
 from homarus.gateway.method import Call, Params, method

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from homarus.agent.injection import Injected
+from homarus.agent.prompt.injection import Injected
 from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 

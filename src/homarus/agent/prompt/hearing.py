@@ -1,8 +1,8 @@
 """A message as an agent's model reads it: who, where, when; and first of all the latest notes."""
 
 from homarus.agent.agent import Agent
-from homarus.agent.daily import day_of, opening_notes
-from homarus.agent.injection import kind_of
+from homarus.agent.prompt.daily import day_of, opening_notes
+from homarus.agent.prompt.injection import kind_of
 from homarus.core.message import Inbound
 from homarus.sessions.envelope import envelope, with_notes
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from homarus.agent.orders import Order, Reply
+from homarus.agent.commands.orders import Order, Reply
 from homarus.config.refs import aliases, resolve_model_ref
 from homarus.core.errors import UnknownName, UserError
 from homarus.core.message import Json

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from homarus.agent.agent import Agent
-from homarus.agent.compact import Compaction, compact, is_due, room_in
-from homarus.agent.context import NO_VIEW, Frame, View, check_window, render
-from homarus.agent.note_taker import Ask
-from homarus.agent.pictures import restore, show, workspace_reader
-from homarus.agent.pruning import applies
-from homarus.agent.tokens import fixed_tokens
+from homarus.agent.context.compact import Compaction, compact, is_due, room_in
+from homarus.agent.context.note_taker import Ask
+from homarus.agent.context.pictures import restore, show, workspace_reader
+from homarus.agent.context.pruning import applies
+from homarus.agent.context.render import NO_VIEW, Frame, View, check_window, render
+from homarus.agent.context.tokens import fixed_tokens
 from homarus.core.errors import ContextOverflow, UserError
 from homarus.core.message import Message, user
 from homarus.providers.base import Provider, Request, ThinkLevel, ToolSpec

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from homarus.agent.agent import Agent
-from homarus.agent.composer import Composer
-from homarus.agent.prompt import Prompt
-from homarus.agent.prompt_report import Place, PromptReport
+from homarus.agent.prompt.assembly import Prompt
+from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.report import Place, PromptReport
 from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 from homarus.providers.models import Models, Wish

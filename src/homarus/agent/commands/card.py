@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from homarus import __version__
-from homarus.agent.model_commands import describe
-from homarus.agent.orders import Order
+from homarus.agent.commands.models import describe
+from homarus.agent.commands.orders import Order
 from homarus.core.message import Json
 from homarus.providers.catalog import Model
 from homarus.sessions import queue

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from homarus.agent.blocks import NATURAL_MS, Chunking, Coalescing
-from homarus.agent.typing import INTERVAL_S, TypingMode, typing_mode
+from homarus.agent.reply.blocks import NATURAL_MS, Chunking, Coalescing
+from homarus.agent.reply.typing import INTERVAL_S, TypingMode, typing_mode
 from homarus.config.schema import AgentEntry, BlockCoalesce, Config, HumanDelay
 from homarus.core.keys import normalize_agent_id
 from homarus.core.message import Address, Json

@@ -6,7 +6,7 @@ the word for silence. Once between two compactions. Pure.
 
 from collections.abc import Mapping
 
-from homarus.agent.compact import Room
+from homarus.agent.context.compact import Room
 from homarus.config.schema import Compaction
 from homarus.core.message import Json
 from homarus.core.silence import SILENT_WORD

@@ -43,9 +43,9 @@ class Reply:
 
 def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> Reply:
     """Take a reply apart. It is silent when the word for it is all that it says."""
-    text, media = split_media(raw)
+    text, media = _take_media(raw)
     asked = Asked(list(media))
-    said = _read_tags(text, asked)
+    said = _read_tags(text, asked).strip()  # not before: what is indented is no fence
     text = _drop_silence(said, silent_word)
     return Reply(
         text=text,
@@ -59,8 +59,13 @@ def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> Reply:
 
 def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
     """The text without its `MEDIA:` lines, and the paths and URLs that stood in them."""
+    text, media = _take_media(raw)
+    return text.strip(), media
+
+
+def _take_media(raw: str) -> tuple[str, tuple[str, ...]]:
     if "MEDIA:" not in raw:
-        return raw.strip(), ()
+        return raw, ()
     kept: list[str] = []
     media: list[str] = []
     removed = False
@@ -74,7 +79,7 @@ def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
         elif said or not removed or (kept and kept[-1].strip()):
             kept.append(line)
             removed = False
-    return "\n".join(kept).strip(), tuple(media)
+    return "\n".join(kept), tuple(media)
 
 
 def read_line(line: str, asked: "Asked", silent_word: str = SILENT_WORD) -> str | None:
@@ -197,7 +202,7 @@ def _read_tags(text: str, asked: Asked) -> str:
             lines.append(line)
         elif joined := _join(pieces):
             lines.append(joined)
-    return "\n".join(lines).strip()
+    return "\n".join(lines)
 
 
 def _split_at_tags(line: str, asked: Asked) -> list[str]:

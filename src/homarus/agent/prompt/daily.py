@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Final
 
-from homarus.agent.files import read_text
-from homarus.agent.injection import is_private, kind_of
+from homarus.agent.prompt.files import read_text
+from homarus.agent.prompt.injection import is_private, kind_of
 from homarus.core.errors import ToolError, UserError
 from homarus.tools.guard import Beneath
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from homarus.agent.files import get_file, set_file
+from homarus.agent.prompt.files import get_file, set_file
 from homarus.config.resolve import AgentSettings
 from homarus.core.errors import ToolError
 from homarus.core.text import one_line

@@ -14,11 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from homarus.agent.agent import Agent
-from homarus.agent.facts import Facts, Group
-from homarus.agent.files import Reader
-from homarus.agent.identity_file import FILE, parse_identity
-from homarus.agent.injection import Kind, WorkspaceFile, inject, kind_of, names_for
-from homarus.agent.prompt import (
+from homarus.agent.prompt.assembly import (
     Prompt,
     files_room,
     fitting_tools,
@@ -27,7 +23,11 @@ from homarus.agent.prompt import (
     mode_for,
     profile_of,
 )
-from homarus.agent.prompt_report import Place, PromptReport
+from homarus.agent.prompt.facts import Facts, Group
+from homarus.agent.prompt.files import Reader
+from homarus.agent.prompt.identity_file import FILE, parse_identity
+from homarus.agent.prompt.injection import Kind, WorkspaceFile, inject, kind_of, names_for
+from homarus.agent.prompt.report import Place, PromptReport
 from homarus.core.keys import parse_agent_key
 from homarus.core.message import Json
 from homarus.core.value import dataclass

@@ -5,11 +5,11 @@ import json
 from pathlib import PurePosixPath
 from typing import Final
 
-from homarus.agent.card import status_card
-from homarus.agent.orders import Order, Reply
-from homarus.agent.preview import preview
-from homarus.agent.prompt_report import describe
-from homarus.agent.tokens import message_bytes, message_tokens
+from homarus.agent.commands.card import status_card
+from homarus.agent.commands.orders import Order, Reply
+from homarus.agent.context.tokens import message_bytes, message_tokens
+from homarus.agent.prompt.preview import preview
+from homarus.agent.prompt.report import describe
 from homarus.core.errors import ToolError, Unavailable, UserError
 from homarus.core.text import one_line
 from homarus.sessions.export import FORMS, Head, read_path, render

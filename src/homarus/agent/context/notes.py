@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from homarus.agent.tokens import text_bytes
+from homarus.agent.context.tokens import text_bytes
 from homarus.core.message import Message, ToolReturn
 from homarus.core.text import clip_middle, one_line
 from homarus.core.value import dataclass

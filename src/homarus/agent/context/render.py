@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from homarus.agent.mending import is_whole, mend, shorten
-from homarus.agent.pictures import Named, name_of
-from homarus.agent.pruning import NO_CUTS, Cuts, cut, is_due, prune
-from homarus.agent.tokens import BYTES_PER_TOKEN, Measured, expected, message_tokens
+from homarus.agent.context.mending import is_whole, mend, shorten
+from homarus.agent.context.pictures import Named, name_of
+from homarus.agent.context.pruning import NO_CUTS, Cuts, cut, is_due, prune
+from homarus.agent.context.tokens import BYTES_PER_TOKEN, Measured, expected, message_tokens
 from homarus.config.schema import ContextPruning
 from homarus.core.keys import parse_agent_key, thread_parent
 from homarus.core.message import Json, Message

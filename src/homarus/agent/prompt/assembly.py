@@ -12,9 +12,9 @@ import json
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from homarus.agent.facts import Facts, Mode
-from homarus.agent.injection import Injected, Kind
-from homarus.agent.prompt_report import (
+from homarus.agent.prompt.facts import Facts, Mode
+from homarus.agent.prompt.injection import Injected, Kind
+from homarus.agent.prompt.report import (
     FileShare,
     Place,
     PromptReport,
@@ -22,7 +22,7 @@ from homarus.agent.prompt_report import (
     SkillShare,
     ToolShare,
 )
-from homarus.agent.sections import SECTIONS, Kept, in_order
+from homarus.agent.prompt.sections import SECTIONS, Kept, in_order
 from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 

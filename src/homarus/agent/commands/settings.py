@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from homarus.agent.orders import Order, Reply
+from homarus.agent.commands.orders import Order, Reply
 from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.text import one_line

@@ -15,12 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from homarus.agent import model_commands, session_commands, setting_commands
 from homarus.agent.books import Pack
-from homarus.agent.card import status_card
-from homarus.agent.orders import Answer, Order, Program, Reply
+from homarus.agent.commands import models as model_commands
+from homarus.agent.commands import sessions as session_commands
+from homarus.agent.commands import settings as setting_commands
+from homarus.agent.commands.card import status_card
+from homarus.agent.commands.orders import Answer, Order, Program, Reply
+from homarus.agent.commands.wishes import DIRECTIVES, Given, Reading, read
 from homarus.agent.run import Outcome
-from homarus.agent.wishes import DIRECTIVES, Given, Reading, read
 from homarus.core.errors import HomarusError, RunBroke, UserError
 from homarus.core.event import CommandAnswered, Event
 from homarus.core.message import Inbound, Message, Text

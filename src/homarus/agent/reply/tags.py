@@ -12,7 +12,7 @@ line, and within a line for no more than a bounded number of characters.
 import re
 from typing import NamedTuple
 
-from homarus.agent.replies import REASONING_WORDS, Asked, match_reasoning, read_line
+from homarus.agent.reply.text import REASONING_WORDS, Asked, match_reasoning, read_line
 from homarus.core.fences import closes_fence, match_marker, opens_fence
 from homarus.core.silence import SILENT_WORD
 

@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from homarus.agent.blocks import Block, Chunk, Coalescer
-from homarus.agent.manner import Manner, Surroundings, manner
-from homarus.agent.said import Said
-from homarus.agent.speech import Speech
-from homarus.agent.typing import is_activity
-from homarus.agent.wording import (
+from homarus.agent.reply.blocks import Block, Chunk, Coalescer
+from homarus.agent.reply.manner import Manner, Surroundings, manner
+from homarus.agent.reply.said import Said
+from homarus.agent.reply.speech import Speech
+from homarus.agent.reply.typing import is_activity
+from homarus.agent.reply.wording import (
     AGAIN,
     COMPACTED,
     EMPTY,

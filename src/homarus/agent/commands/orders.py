@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from homarus.agent.agent import Agent
-from homarus.agent.compact import Compaction
+from homarus.agent.context.compact import Compaction
 from homarus.config.load import Loaded
 from homarus.config.schema import Config
 from homarus.core.bus import Bus

@@ -7,9 +7,9 @@ it by the message itself, whatever the deltas were.
 
 import re
 
-from homarus.agent.blocks import Chunk, Chunker, Chunking
-from homarus.agent.replies import Asked, parse_reply, strip_reasoning_tags
-from homarus.agent.tags import Asides, Tags
+from homarus.agent.reply.blocks import Chunk, Chunker, Chunking
+from homarus.agent.reply.tags import Asides, Tags
+from homarus.agent.reply.text import Asked, parse_reply, strip_reasoning_tags
 from homarus.core.message import Message
 from homarus.core.silence import may_be_silent
 from homarus.core.value import dataclass

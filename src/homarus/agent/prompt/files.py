@@ -14,7 +14,7 @@ from pathlib import Path
 from stat import S_ISLNK, S_ISREG
 from typing import BinaryIO, Final
 
-from homarus.agent.injection import EXPECTED, MEMORY, ORDER, WorkspaceFile
+from homarus.agent.prompt.injection import EXPECTED, MEMORY, ORDER, WorkspaceFile
 from homarus.core.errors import ToolError, UserError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass

@@ -8,8 +8,8 @@ every prompt a new one for the vendor's cache. Such facts go with the last messa
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from homarus.agent.facts import Facts, Group
-from homarus.agent.injection import RITUAL
+from homarus.agent.prompt.facts import Facts, Group
+from homarus.agent.prompt.injection import RITUAL
 from homarus.core.silence import ACK_WORD, SILENT_WORD
 from homarus.core.text import one_line
 from homarus.core.value import dataclass

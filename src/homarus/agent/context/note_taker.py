@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from homarus.agent.notes import clip_bytes, digest
-from homarus.agent.tokens import BYTES_PER_TOKEN, text_bytes
+from homarus.agent.context.notes import clip_bytes, digest
+from homarus.agent.context.tokens import BYTES_PER_TOKEN, text_bytes
 from homarus.core.errors import ContextOverflow, ProviderError
 from homarus.core.message import Image, Message, ToolCall, ToolReturn
 from homarus.core.text import clip_middle, one_line

@@ -8,7 +8,7 @@ such moment: between two of them the prompt only grows at its end.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from homarus.agent.tokens import BYTES_PER_TOKEN, message_bytes
+from homarus.agent.context.tokens import BYTES_PER_TOKEN, message_bytes
 from homarus.config.schema import ContextPruning
 from homarus.core.message import Image, Message, Text, ToolReturn
 from homarus.core.units import parse_duration_ms

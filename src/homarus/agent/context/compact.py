@@ -14,11 +14,11 @@ deleted: the summary is one more entry of the transcript, and what it stands for
 
 from collections.abc import Mapping, Sequence
 
-from homarus.agent import notes
-from homarus.agent.context import View, most_chars
-from homarus.agent.mending import is_whole, shorten
-from homarus.agent.note_taker import NoteTaker, Summarise
-from homarus.agent.tokens import BYTES_PER_TOKEN, message_tokens, tokens_in
+from homarus.agent.context import notes
+from homarus.agent.context.mending import is_whole, shorten
+from homarus.agent.context.note_taker import NoteTaker, Summarise
+from homarus.agent.context.render import View, most_chars
+from homarus.agent.context.tokens import BYTES_PER_TOKEN, message_tokens, tokens_in
 from homarus.config import schema
 from homarus.core.errors import ContextOverflow, UserError
 from homarus.core.message import Json, Message

@@ -1,0 +1,1 @@
+"""Chat commands and inline directives: one table for every way in."""

@@ -1,0 +1,1 @@
+"""The system prompt: the workspace's files and the facts, in sections."""

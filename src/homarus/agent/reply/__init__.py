@@ -1,0 +1,1 @@
+"""An answer on its way to a person: blocks, tags, notices, excuses."""
