@@ -78,7 +78,7 @@ class App:
         self._delivery = Delivery(store.journal, channels, clock, sent=self._sent)
         self._runner = Runner(
             sessions=self.sessions,
-            journal=store.journal,
+            store=store,
             bus=self.bus,
             lanes=self.lanes,
             clock=clock,
@@ -163,13 +163,14 @@ class App:
             self._runner.sign_stop(key, run_id, by)
         return self._reception.abort(key, run_id)
 
-    def _shape(self, session: Session, inbound: Inbound, thinking: str) -> Shape | None:
+    def _shape(self, session: Session, inbound: Inbound, thinking: str, anew: str) -> Shape | None:
         """How a run is told to its sender's chat; None where its events are all there is."""
         carries = self._delivery.capabilities(inbound.address)
         if carries is None:
             return None
-        config = self.loaded.config
-        return shape_reply(config, session, inbound, thinking, carries.text_limit)
+        given = {"thinking": thinking, "anew": anew}
+        config, limit = self.loaded.config, carries.text_limit
+        return shape_reply(config, session, inbound, text_limit=limit, **given)
 
     def _sent(self, message: Outbound, error: str) -> None:
         self._group.create_task(self.hooks.message_sent(message, error), name="message sent")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import Conflict, LeaseLost, NotFound
-from homarus.core.message import Address, Inbound
+from homarus.core.message import Address, Inbound, Usage
 from homarus.core.principal import Principal
-from homarus.store.base import Entry, Header, SessionRecord, Store
+from homarus.store.base import Entry, Header, SessionRecord, Spent, Store
 from homarus.store.journal import Lease, Parcel
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
@@ -476,5 +476,24 @@ def test_text_that_is_hard_to_store_comes_back(run: Run) -> None:
         async with store.commit() as unit:
             unit.put_record("job", "1", {"x": float("nan"), "y": [float("inf"), 1.5]})
         assert await store.record("job", "1") == {"x": None, "y": [None, 1.5]}
+
+    run(body)
+
+
+def test_calls_of_models_are_kept_in_order_and_found_by_time_and_session(run: Run) -> None:
+    calls = [
+        Spent("r1", "agent:main:a", "p", "m", 10, Usage(1, 2, 3, 4, 5, 0.5)),
+        Spent("r1", "agent:main:a", "p", "m", 11, error="busy \ud800"),
+        Spent("r2", "agent:main:b", "q", "n", 20),
+    ]
+
+    async def body(store: Store) -> None:
+        async with store.commit() as unit:
+            unit.add_spent(*calls)
+        assert [call.run for call in await store.spent()] == ["r1", "r1", "r2"]
+        assert (await store.spent())[0] == calls[0]
+        assert await store.spent(since_ms=12) == calls[2:]
+        assert [call.at_ms for call in await store.spent(session="agent:main:a")] == [10, 11]
+        assert await store.scoped(Principal("other", "one")).spent() == []
 
     run(body)

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from homarus.agent.reply.shaping import Shape
 from homarus.agent.reply.text import parse_reply
+from homarus.agent.tally import Call
 from homarus.core.errors import LeaseLost, StoreError
 from homarus.core.faults import fault
 from homarus.core.message import Inbound, Message, Outbound, ToolReturn
@@ -20,8 +21,8 @@ from homarus.core.text import one_line
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal
 from homarus.sessions.session import Also, Session
-from homarus.store.base import Entry, Unit
-from homarus.store.journal import Accepted, Journal, Lease, Parcel
+from homarus.store.base import Entry, Spent, Store, Unit
+from homarus.store.journal import Accepted, Lease, Parcel
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Books:
 
     def __init__(
         self,
-        journal: Journal,
+        store: Store,
         rows: Sequence[Accepted],
         lease: Lease,
         *,
@@ -53,15 +54,21 @@ class Books:
     ) -> None:
         self.shape: Shape | None = None  # once it is known how the sender's chat is told
         self._hooks = hooks
-        self._journal, self._lease = journal, lease
+        self._store, self._journal, self._lease = store, store.journal, lease
         self._pack, self._posted, self._now_ms = pack, posted, now_ms
         self._first = rows[0]
         self._ids = [row.id for row in rows]
         self._taken: dict[int, Accepted] = {}  # by the identity of the message it became
+        self._spent: list[Spent] = []  # calls of models, not yet written down
 
     @property
     def run(self) -> str:
         return self._first.id
+
+    def note_call(self, call: Call) -> None:
+        """A model was asked: the next unit says so."""
+        where = self.run, self._first.session, call.provider, call.model
+        self._spent.append(Spent(*where, self._now_ms(), call.usage, call.error))
 
     def begin(self, session: Session) -> Also:
         """They are being answered; with a question's entry, that is where they stand."""
@@ -81,9 +88,11 @@ class Books:
 
     async def save(self, session: Session, messages: Sequence[Message]) -> None:
         """Add to the transcript what the run has made or been told."""
+        spent, self._spent = self._spent, []
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
             unit.hold(self._ids, self._lease)
+            unit.add_spent(*spent)
             for message, entry in zip(messages, entries, strict=True):
                 self._note(unit, session, message, entry)
 
@@ -105,6 +114,8 @@ class Books:
     def hold(self, unit: Unit, _entries: Sequence[Entry]) -> None:
         """What is saved counts only while this run holds its lease."""
         unit.hold(self._ids, self._lease)
+        unit.add_spent(*self._spent)
+        self._spent = []
 
     async def start_call(self, call_id: str) -> None:
         """A tool that must not run twice is about to begin."""
@@ -119,11 +130,13 @@ class Books:
     async def finish(self, session: Session, reply: Message) -> None:
         """The answer, its outcome and its parcels, in one commit."""
         outcome, texts = self._ending(reply)
+        spent, self._spent = self._spent, []
         parcels = await self._parcels(texts)
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
             reply_id, at_ms = entries[-1].id, self._now_ms()
             unit.settle(self._ids, self._lease, outcome, at_ms=at_ms, reply=reply_id)
+            unit.add_spent(*spent)
             unit.post(*parcels)
 
         await session.append(reply, also=also)
@@ -143,7 +156,7 @@ class Books:
         texts = [block.text for block in blocks] if self.shape else [told] if told else []
         parcels = await self._parcels(texts)
         try:
-            async with self._journal.commit() as unit:
+            async with self._store.commit() as unit:
                 # It may be one of an earlier process, that ends before it was taken over.
                 unit.start(self._ids, self._lease, run=self.run)
                 unit.settle(
@@ -153,6 +166,7 @@ class Books:
                     at_ms=self._now_ms(),
                     why=one_line(why, _MAX_WHY_CHARS),
                 )
+                unit.add_spent(*self._spent)
                 unit.post(*parcels)
         except LeaseLost:
             return  # whoever has it now will say how it ended

@@ -17,6 +17,7 @@ from homarus.agent.reply.excuse import excuse
 from homarus.agent.reply.shaping import Shape
 from homarus.agent.scene import Scene
 from homarus.agent.spend import Spend, metered
+from homarus.agent.tally import Tallied
 from homarus.config.zone import day_in
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
@@ -56,8 +57,8 @@ from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session, Sessions
-from homarus.store.base import Entry, Unit
-from homarus.store.journal import Accepted, Journal
+from homarus.store.base import Entry, Store, Unit
+from homarus.store.journal import Accepted
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask
 
@@ -66,7 +67,7 @@ BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
 Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
 Steering: TypeAlias = Callable[[str], Sequence[Accepted]]
 # How a session's run is told to its sender's chat; None where the run's events are all there is.
-MakeShape: TypeAlias = Callable[[Session, Inbound, str], Shape | None]
+MakeShape: TypeAlias = Callable[[Session, Inbound, str, str], Shape | None]
 Words: TypeAlias = Callable[[str, Inbound], str]  # a message as the model of a session reads it
 
 
@@ -130,7 +131,7 @@ class Runner:
         self,
         *,
         sessions: Sessions,
-        journal: Journal,
+        store: Store,
         bus: Bus,
         lanes: Lanes,
         clock: Clock,
@@ -152,7 +153,7 @@ class Runner:
         self._fresh = fresh
         self._watchdog, self._grace_s, self._spend = watchdog, grace_s, spend
         self._views, self._hooks, self._shape = Views(), hooks, shape
-        self._sessions, self._journal, self._clock = sessions, journal, clock
+        self._sessions, self._store, self._clock = sessions, store, clock
         self._bus, self._lanes = bus, lanes
         self._tools, self._agent, self._connect = tools, agent, connect
         self._ask, self._steering, self._words = ask, steering, words
@@ -173,9 +174,9 @@ class Runner:
         outcome = Outcome(run_id, key, "failed")
         lane = f"session:{key}"
         try:
-            async with self._lanes.enter(lane), self._journal.lease(lane) as lease:
+            async with self._lanes.enter(lane), self._store.journal.lease(lane) as lease:
                 books = Books(
-                    self._journal, rows, lease,
+                    self._store, rows, lease,
                     pack=self._pack, posted=self._posted, now_ms=self._clock.now_ms,
                     hooks=self._hooks,
                 )  # fmt: skip
@@ -267,9 +268,11 @@ class Runner:
             )
         )
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
-        live.shape = books.shape = self._shape(session, inbound, thinking)
+        anew = session.session_id if session.leaf is None and not rows[0].entry else ""
+        live.shape = books.shape = self._shape(session, inbound, thinking, anew)
         live.tell(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, self._spend, model, live.run_id)
+        provider = Tallied(provider, model.ref, books.note_call)
         talk = await self._talk(session, agent, provider, model, thinking)
         cut_off = frozenset[str]()
         if entry := rows[0].entry:
@@ -311,8 +314,7 @@ class Runner:
         session = await self._sessions.load(where.session_key, agent.id, cwd=where.workspace)
         if row.entry:
             return session
-        if not row.attempts:
-            await self._hooks.message_received(where, inbound)
+        await self._hooks.message_received(where, inbound)
         before = ""
         if not self._fresh(session, inbound):
             before = session.session_id

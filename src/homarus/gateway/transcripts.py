@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
+from homarus.agent.run import agent_of
 from homarus.core.errors import Unavailable
 from homarus.core.message import Json, Message, StoppedBy, Text
 from homarus.gateway.method import Call
+from homarus.plugins.values import Where
 from homarus.sessions.transcript import write_message
 
 _TURNS = 5  # of the loop, until a run that was asked for just now has begun
@@ -40,7 +42,10 @@ async def abort_runs(call: Call, session_key: str, *, by: StoppedBy = "rpc") -> 
 async def start_afresh(call: Call, session_key: str) -> None:
     """Stop what a session does, and begin a new transcript."""
     await abort_runs(call, session_key)
-    await (await call.host.session(session_key)).reset()
+    session = await call.host.session(session_key)
+    where = Where(agent=agent_of(session_key), session_key=session_key, channel="webchat")
+    await call.host.hooks.session_end(where, session.session_id, len(session.messages))
+    await session.reset()
 
 
 async def inject(call: Call, session_key: str, text: str) -> tuple[str, dict[str, Json]]:

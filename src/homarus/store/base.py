@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Literal, Protocol
 
-from homarus.core.message import Json
+from homarus.core.message import Json, Usage
 from homarus.core.principal import Principal
 from homarus.core.value import dataclass
 from homarus.store.journal import Journal, JournalUnit, Lease
@@ -71,6 +71,19 @@ class Entry:
     seq: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One call of a model: what it used and cost; `error` when it failed."""
+
+    run: str
+    session: str
+    provider: str
+    model: str
+    at_ms: int
+    usage: Usage = Usage()
+    error: str = ""
+
+
 class Unit(JournalUnit, Protocol):
     """Writes that happen together. Nothing is visible before the `commit()` block ends."""
 
@@ -95,6 +108,10 @@ class Unit(JournalUnit, Protocol):
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
         """Its session moved on: it stays readable, and its file, if any, is put aside."""
+        ...
+
+    def add_spent(self, *calls: Spent) -> None:
+        """Note calls of models. They are never changed."""
         ...
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None: ...  # noqa: A002 - the word for it
@@ -138,6 +155,10 @@ class Store(Protocol):
         ...
 
     async def count_sessions(self, *, agent: str | None = None) -> int: ...
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
+        """The calls of models since then, in the order they were noted."""
+        ...
 
     async def header(self, session_id: str) -> Header | None: ...
 

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import apsw
 
 from homarus.core.errors import Conflict, NotFound
+from homarus.core.message import Usage
 from homarus.core.principal import Principal
 from homarus.core.value import dataclass
-from homarus.store.base import Entry
+from homarus.store.arrival import storable
+from homarus.store.base import Entry, Spent
 from homarus.store.query import select
 
 
@@ -185,6 +187,40 @@ def archive(db: apsw.Connection, who: Principal, session_id: str, suffix: str) -
         " WHERE team = ? AND user = ? AND session_id = ? AND moved_to IS NULL",
         (suffix, who.team, who.user, session_id),
     )
+
+
+def add_spent(db: apsw.Connection, who: Principal, calls: Sequence[Spent]) -> None:
+    """Note calls of models."""
+    db.executemany(
+        "INSERT INTO spent (team, user, at_ms, run, session, provider, model, input, output,"
+        " cache_read, cache_write, reasoning, cost, error)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                who.team, who.user, call.at_ms, storable(call.run), storable(call.session),
+                storable(call.provider), storable(call.model), call.usage.input,
+                call.usage.output, call.usage.cache_read, call.usage.cache_write,
+                call.usage.reasoning, call.usage.cost, storable(call.error),
+            )
+            for call in calls
+        ],
+    )  # fmt: skip
+
+
+def spent(db: apsw.Connection, who: Principal, since_ms: int, session: str | None) -> list[Spent]:
+    """The calls since then."""
+    found = select(
+        db,
+        "SELECT run, session, provider, model, at_ms, error, input, output, cache_read,"
+        " cache_write, reasoning, cost FROM spent"
+        " WHERE team = ? AND user = ? AND at_ms >= ? AND (?4 IS NULL OR session = ?4)"
+        " ORDER BY place",
+        (who.team, who.user, since_ms, session),
+    )
+    return [
+        Spent(run, key, provider, model, at_ms, Usage(*used), error)
+        for run, key, provider, model, at_ms, error, *used in found
+    ]
 
 
 def put_record(db: apsw.Connection, who: Principal, kind: str, record_id: str, json: str) -> None:

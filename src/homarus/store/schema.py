@@ -96,6 +96,18 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX parcels_stranded ON parcels (team, user)
         WHERE state IN ('unknown', 'dead');
     """,
+    # Each call of a model, those that failed too.
+    """
+    CREATE TABLE spent (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        run TEXT NOT NULL, session TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
+        input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost REAL NOT NULL,
+        error TEXT NOT NULL
+    );
+    CREATE INDEX spent_by_time ON spent (team, user, at_ms);
+    """,
 )
 
 

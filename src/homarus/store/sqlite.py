@@ -28,7 +28,7 @@ from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
 from homarus.core.value import dataclass
 from homarus.store import rows
-from homarus.store.base import Entry, Header, SessionRecord, Unit
+from homarus.store.base import Entry, Header, SessionRecord, Spent, Unit
 from homarus.store.failure import Translated
 from homarus.store.journal import Lease
 from homarus.store.line import (
@@ -237,6 +237,9 @@ class _Unit(JournalSteps):
         self.steps.append(lambda db: rows.archive(db, self.who, session_id, suffix))
         self.transcripts.add(session_id)
 
+    def add_spent(self, *calls: Spent) -> None:
+        self.steps.append(lambda db: rows.add_spent(db, self.who, calls))
+
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         text = dump(data)
         self.steps.append(lambda db: rows.put_record(db, self.who, kind, id, text))
@@ -358,6 +361,11 @@ class SqliteStore:
             (*self._scope, agent),
         )
         return int(found[0][0])
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
+        return await asyncio.to_thread(
+            self._bulk, lambda db: rows.spent(db, self._who, since_ms, session)
+        )
 
     async def header(self, session_id: str) -> Header | None:
         await self._refresh_transcript(session_id)

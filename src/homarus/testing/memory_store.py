@@ -11,7 +11,7 @@ from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
 from homarus.core.value import dataclass
-from homarus.store.base import SEARCHED, Entry, Header, SessionRecord, Unit
+from homarus.store.base import SEARCHED, Entry, Header, SessionRecord, Spent, Unit
 from homarus.store.journal import Lease
 from homarus.store.line import dump, load
 from homarus.testing.memory_journal import JournalRows, MemoryJournal, MemorySteps
@@ -35,13 +35,16 @@ class _Rows:
     transcripts: dict[str, _Transcript] = field(default_factory=dict)
     records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
     journal: JournalRows = field(default_factory=JournalRows)
+    spent: list[Spent] = field(default_factory=list)
 
     def copy(self) -> "_Rows":
         transcripts = {
             session_id: replace(transcript, entries=list(transcript.entries))
             for session_id, transcript in self.transcripts.items()
         }
-        return _Rows(dict(self.sessions), transcripts, dict(self.records), self.journal.copy())
+        return _Rows(
+            dict(self.sessions), transcripts, dict(self.records), self.journal.copy(), [*self.spent]
+        )
 
     def transcript(self, session_id: str) -> _Transcript:
         if session_id not in self.transcripts:
@@ -108,6 +111,9 @@ class _Unit(MemorySteps):
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
         """There is no file to put aside."""
+
+    def add_spent(self, *calls: Spent) -> None:
+        self._steps.append(lambda rows: rows.spent.extend(calls))
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         kept = _own(data)
@@ -224,6 +230,13 @@ class MemoryStore:
 
     async def count_sessions(self, *, agent: str | None = None) -> int:
         return len(await self.sessions(agent=agent))
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
+        return [
+            call
+            for call in self._rows.spent
+            if call.at_ms >= since_ms and session in {None, call.session}
+        ]
 
     async def header(self, session_id: str) -> Header | None:
         transcript = self._rows.transcripts.get(session_id)

@@ -72,7 +72,7 @@ class Stage:
         self.wishes: list[Wish] = []
         self.runner = Runner(
             sessions=self.sessions,
-            journal=self.store.journal,
+            store=self.store,
             bus=self.bus,
             lanes=Lanes(),
             clock=clock,
@@ -87,8 +87,8 @@ class Stage:
             watchdog=Watchdog(),
             spend=Spend(self.store, schema.Spend, clock.now_ms, str),
             hooks=self.hooks,
-            shape=lambda session, inbound, thinking: shape_reply(
-                schema.Config(), session, inbound, thinking, 4_000
+            shape=lambda session, inbound, thinking, _anew: shape_reply(
+                schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
             ),
             grace_s=0.05,
         )
@@ -456,3 +456,14 @@ def test_a_run_that_goes_in_circles_is_ended(tmp_path: Path) -> None:
     outcome = stage.run(message())
     assert isinstance(outcome.error, WentInCircles)
     assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
+
+
+def test_each_call_of_a_model_leaves_a_row_the_failed_ones_too(tmp_path: Path) -> None:
+    call = ToolCall("c", "ls", {})
+    stage = Stage(tmp_path, say(call), Overloaded("busy"))
+    stage.run(message())
+    rows = asyncio.run(stage.store.spent())
+    assert [(row.run, row.session, row.provider, row.error) for row in rows] == [
+        ("r1", KEY, "scripted", ""),
+        ("r1", KEY, "p", "busy"),
+    ]

@@ -31,7 +31,7 @@ def change(state: Path, sql: str, *values: Any) -> None:
 
 def downgrade(state: Path) -> None:
     """As if an older version had made it."""
-    for table in ("accepted", "calls", "parcels"):
+    for table in ("accepted", "calls", "parcels", "spent"):
         change(state, f"DROP TABLE {table}")
     change(state, "UPDATE meta SET value = 2 WHERE key = 'schema'")
 

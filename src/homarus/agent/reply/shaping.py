@@ -311,13 +311,23 @@ def _is_hollow(text: str) -> bool:
 
 
 def shape_reply(
-    config: Config, session: Session, inbound: Inbound, thinking: str, text_limit: int
+    config: Config,
+    session: Session,
+    inbound: Inbound,
+    *,
+    thinking: str,
+    text_limit: int,
+    anew: str = "",
 ) -> Shape:
-    """How a run is told to the chat its message came from, all of it at the end."""
+    """How a run is told to the chat its message came from, all of it at the end.
+
+    `anew` is the id of a conversation that begins with this run.
+    """
     at = Surroundings(
         here=inbound.address,
         entry=session.record.data,
         session_key=session.key,
+        new_session=anew,
         thinking=thinking,
         verbose=inbound.wishes.verbose,
         reasoning=inbound.wishes.reasoning,

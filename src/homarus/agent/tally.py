@@ -1,0 +1,50 @@
+"""A provider that tells of each call what it used and cost, those that failed included."""
+
+from collections.abc import AsyncIterator, Callable
+
+from homarus.core.errors import ProviderError
+from homarus.core.message import Message, Usage
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.providers.base import Delta, Provider, Request, Retried
+
+_MAX_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a model; `error` says why it failed."""
+
+    provider: str
+    model: str
+    usage: Usage
+    error: str = ""
+
+
+class Tallied:
+    """A Provider whose calls are noted, one by one, as they end."""
+
+    def __init__(self, provider: Provider, model: str, note: Callable[[Call], None]) -> None:
+        self.name, self.api = provider.name, provider.api
+        self._provider, self._model, self._note = provider, model, note
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        """Ask, and note how it went. What was tried before and failed counts as well."""
+        try:
+            async for piece in self._provider.stream(request):
+                if isinstance(piece, Retried):
+                    self._fail(piece.provider, piece.model, piece.error)
+                elif isinstance(piece, Message) and piece.origin:
+                    origin = piece.origin
+                    self._note(Call(origin.provider, origin.model, origin.usage))
+                yield piece
+        except ProviderError as exc:
+            provider, _, model = self._model.partition("/")
+            self._fail(provider, model, str(exc))
+            raise
+
+    def _fail(self, provider: str, model: str, error: str) -> None:
+        self._note(Call(provider, model, Usage(), one_line(error, _MAX_CHARS)))
+
+    async def close(self) -> None:
+        await self._provider.close()
