@@ -11,7 +11,7 @@ import statistics
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import urlopen
 from uuid import uuid4
@@ -69,15 +69,16 @@ async def _measure(folder: Path, url: str, size: Size) -> list[Figure]:
         figures += await _burst(gateway, client, url, size)
         figures.append(await _first_word(client, url, size))
         figures += await _idle_clients(gateway, client, size)
+    figures.append(await _slow_disk(folder / "slow", url, size))
     figures.append(await _long_conversation(folder / "long", url, size))
     figures.append(await _many_sessions(folder, url, size))
     return figures
 
 
 @asynccontextmanager
-async def _open(home: Path, url: str) -> AsyncIterator[tuple[Gateway, Client]]:
+async def _open(home: Path, url: str, **more: str) -> AsyncIterator[tuple[Gateway, Client]]:
     configure(home, url)
-    with running_gateway(home) as gateway:
+    with running_gateway(home, **more) as gateway:
         async with open_client(gateway.url, Device()) as client:
             yield gateway, client
 
@@ -140,6 +141,14 @@ async def _crowd(gateway: Gateway, client: Client, size: Size) -> list[Figure]:
         spent_ms.append((gateway.cpu_s() - cpu_s) * 1000 / (4 * AT_ONCE))
     note = f"best of {size.repeats}; {min(spent_ms):.1f} CPU-ms a turn"
     return [Figure("gateway.turns_per_s", max(rates), "turns/s", note)]
+
+
+async def _slow_disk(home: Path, url: str, size: Size) -> Figure:
+    """The same where each commit takes 5 ms more: many turns must share one."""
+    async with _open(home, url, HOMARUS_FAULT="store.commit:slow:1+") as (gateway, client):
+        await client.turn("agent:main:warm", SAY)
+        (figure,) = await _crowd(gateway, client, size)
+    return replace(figure, name="gateway.slow_commit_turns_per_s")
 
 
 async def _burst(gateway: Gateway, client: Client, url: str, size: Size) -> list[Figure]:

@@ -46,10 +46,10 @@ class Gateway:
 
 
 @contextmanager
-def running_gateway(home: Path) -> Iterator[Gateway]:
-    """`homarus gateway run` in that home, until the block ends."""
+def running_gateway(home: Path, **more: str) -> Iterator[Gateway]:
+    """`homarus gateway run` in that home, until the block ends; `more` is for its environment."""
     command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
-    env = {**private_env(home), "OPENCLAW_GATEWAY_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    env = {**private_env(home), "OPENCLAW_GATEWAY_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1", **more}
     log = home / "gateway.log"
     with (
         log.open("w") as err,

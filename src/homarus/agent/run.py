@@ -32,6 +32,7 @@ from homarus.core.event import (
     AttemptFailed,
     Emitter,
     Fact,
+    MessageSaved,
     RunEnded,
     RunStarted,
 )
@@ -274,10 +275,9 @@ class Runner:
         provider = metered(provider, self._spend, model, live.run_id)
         provider = Tallied(provider, model.ref, books.note_call)
         talk = await self._talk(session, agent, provider, model, thinking)
-        cut_off = frozenset[str]()
-        if entry := rows[0].entry:
-            cut_off = await self._go_on(session, books, entry)
-        else:
+        cut_off = await self._go_on(session, books, rows, live)
+        if cut_off is None:
+            cut_off = frozenset()
             await self._begin(talk, inbound, books, live.where)
         fault("run.begun")
         scene = Scene(
@@ -348,11 +348,26 @@ class Runner:
             news=self.composer.news(place, session.record.data),
         )
 
-    async def _go_on(self, session: Session, books: Books, entry: str) -> frozenset[str]:
-        """Take up where an earlier run broke off; the calls whose outcome nobody knows."""
+    async def _go_on(
+        self, session: Session, books: Books, rows: Sequence[Accepted], live: _Live
+    ) -> frozenset[str] | None:
+        """Take up where an earlier run broke off; the calls whose outcome nobody knows.
+
+        None when there was none, or when a person has a message tried again that the
+        conversation has left behind: then it is asked anew.
+        """
+        asked_by = [row.entry for row in rows if row.entry]
+        if not asked_by:
+            return None
         started = await books.open_calls()
-        if not await session.go_on(entry, also=books.begin(session)):
+        said = await session.go_on(asked_by, also=books.begin(session))
+        if said is None and rows[0].attempts:
             raise Unavailable("the conversation went on without this message; send it again")
+        if said is None:
+            return None
+        if live.shape:  # what was said on the way has not been sent
+            for message in said:
+                live.shape.feed(MessageSaved(message))
         return started
 
     def _question(self, key: str, inbound: Inbound) -> Message:

@@ -2,7 +2,7 @@
 
 `HOMARUS_FAULT=point:action[:n][,…]` switches some on; without it a point costs one look into an
 empty dict. `n` is the pass at which it happens, the first when it is left out; `n+` is that pass
-and every later one. Actions: kill9, raise, delay (a second), enospc, eio.
+and every later one. Actions: kill9, raise, delay (a second), slow (5 ms), enospc, eio.
 """
 
 import errno
@@ -15,8 +15,9 @@ from homarus.core.errors import UserError
 from homarus.core.value import dataclass
 
 VARIABLE: Final = "HOMARUS_FAULT"
-ACTIONS: Final = ("kill9", "raise", "delay", "enospc", "eio")
+ACTIONS: Final = ("kill9", "raise", "delay", "slow", "enospc", "eio")
 DELAY_S: Final = 1.0
+SLOW_S: Final = 0.005
 
 # Every point there is, and what has just happened when it is passed.
 POINTS: Final = {
@@ -86,6 +87,8 @@ def _happen(point: str, action: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "delay":
             time.sleep(DELAY_S)
+        case "slow":
+            time.sleep(SLOW_S)
         case "enospc":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         case "eio":

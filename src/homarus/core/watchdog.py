@@ -61,6 +61,8 @@ class Watchdog:
         if not task.done():
             self._give_up(task, grace_s)
         if caught > scope.expired():  # somebody else told us to end, too
+            if task.done() and not task.cancelled():
+                task.exception()  # how it ended is nobody's business any more
             raise asyncio.CancelledError
         if not task.done():
             raise RunStuck(

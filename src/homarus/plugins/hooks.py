@@ -3,6 +3,7 @@
     from homarus.plugins.hooks import hook
     from homarus.plugins.values import Refusal
 
+
     class Careful:
         @hook
         async def before_tool_call(self, call):

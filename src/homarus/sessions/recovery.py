@@ -33,7 +33,10 @@ class Plan:
 
 
 def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
-    """Sort what is open. Messages that shared a run share it again."""
+    """Sort what is open. Messages that shared a run share it again.
+
+    What was begun goes first: nothing may come between a question and its answer.
+    """
     made = Plan()
     by_run: dict[str, list[Accepted]] = {}
     for row in rows:
@@ -48,6 +51,7 @@ def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
     for run, shared in by_run.items():
         first = [row for row in shared if row.id == run]
         made.runs.append((*first, *(row for row in shared if row.id != run)))
+    made.runs.sort(key=lambda rows: not rows[0].entry)
     return made
 
 

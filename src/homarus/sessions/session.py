@@ -164,16 +164,17 @@ class Session:
         fields |= news or {}
         await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
 
-    async def go_on(self, entry: str, also: Also) -> bool:
-        """Take up a run that broke off; False when its question is no longer where we are.
+    async def go_on(self, asked_by: Sequence[str], also: Also) -> list[Message] | None:
+        """Take up a run that broke off, given the entries of its questions: what was said since.
 
+        None when the first of them is no longer where we are, or somebody else has asked since.
         An answer that was cut short is left on a branch of its own. Calls without a result stay
         without one: who goes on knows which of them were started.
         """
         path = await self.path()
-        asked = next((n for n, one in enumerate(path) if one.id == entry), None)
-        if asked is None:
-            return False
+        asked = next((n for n, one in enumerate(path) if one.id == asked_by[0]), None)
+        if asked is None or transcript.questions_in(path[asked:]) - set(asked_by):
+            return None
         kept = path[: len(path) - transcript.cut_short(path[asked + 1 :])]
         leaf = kept[-1].id
         async with self._store.commit() as unit:
@@ -184,7 +185,7 @@ class Session:
         whole = transcript.messages_of(kept)
         open_calls = next((n for n in range(len(whole) - 1, -1, -1) if whole[n].calls), len(whole))
         self.messages = transcript.pair_calls(whole[:open_calls]) + whole[open_calls:]
-        return True
+        return transcript.messages_of(kept[asked + 1 :])
 
     async def path(self) -> Sequence[Entry]:
         """The entries from the root to where the conversation stands."""

@@ -495,6 +495,12 @@ def orphan_of(path: Sequence[Entry]) -> Orphan | None:
     return None
 
 
+def questions_in(path: Iterable[Entry]) -> set[str]:
+    """The entries in which a person says something."""
+    said = ((entry.id, entry.data.get("message")) for entry in path if entry.type == "message")
+    return {name for name, it in said if isinstance(it, dict) and it.get("role") == "user"}
+
+
 def cut_short(path: Sequence[Entry]) -> int:
     """How many entries at the end of a path are answers that never became whole."""
     count = 0

@@ -35,6 +35,11 @@ def test_messages_that_shared_a_run_share_it_again_and_its_own_comes_first() -> 
     assert ids(plan(rows, 0).runs) == [["main", "steered"], ["other"]]
 
 
+def test_what_was_begun_goes_before_what_was_not() -> None:
+    rows = [row("new"), row("begun", entry="e1")]
+    assert ids(plan(rows, 0).runs) == [["begun"], ["new"]]
+
+
 def test_a_message_that_may_be_what_kills_the_program_is_parked() -> None:
     found = plan([row("a", attempts=MAX_ATTEMPTS), row("b", attempts=MAX_ATTEMPTS - 1)], 0)
     assert ids(found.runs) == [["b"]] and [one.id for one, _ in found.parked] == ["a"]

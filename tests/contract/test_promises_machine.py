@@ -1,0 +1,370 @@
+"""Whatever happens to a conversation, in whatever order: no message is lost, none answered twice.
+
+People write, steer, and stop runs; the model answers when it pleases, tools are slow, approvals
+take their time; the program is restarted, or dies. Everything real is real here (reception, inbox,
+runner, books, journal, transcript), but for the model and the tools, which wait to be let go. The
+model answers every nonce it was not seen to answer before, once, so that what is in the outbox
+shows what was answered, and how often.
+"""
+
+import asyncio
+import re
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from homarus.agent.agent import Agent
+from homarus.agent.reply.shaping import shape_reply
+from homarus.agent.run import Outcome, Runner
+from homarus.agent.spend import Spend
+from homarus.config import schema
+from homarus.core.bus import Bus
+from homarus.core.errors import StoreError
+from homarus.core.lanes import Lanes
+from homarus.core.message import Address, Inbound, Message, ToolCall
+from homarus.core.watchdog import Watchdog
+from homarus.plugins.caller import Hooks
+from homarus.providers.base import Delta, Provider, Request
+from homarus.providers.catalog import Model
+from homarus.providers.models import Wish
+from homarus.sessions.reception import Reception
+from homarus.sessions.session import Sessions
+from homarus.store.base import Store, Unit
+from homarus.store.journal import OPEN, Accepted, Parcel
+from homarus.store.sqlite import open_store
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import say
+from homarus.testing.memory_store import MemoryStore
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Question, Tool, ToolContext, tool
+
+NONCE = re.compile(r"#\d+#")
+SETTLED = {"answered", "silent", "reported"}
+TURNS = 60  # of the loop, after each step
+MODES = st.sampled_from(["collect", "followup", "steer", "interrupt", "steer-backlog"])
+
+
+class Gate:
+    """Those who come wait until they are let through, one by one or for good."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def pass_through(self) -> None:
+        if not self.open:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            await place
+
+    def let_one(self) -> None:
+        while self._waiting:
+            place = self._waiting.pop(0)
+            if not place.done():
+                place.set_result(None)
+                return
+
+    def let_all(self) -> None:
+        self.open = True
+        while self._waiting:
+            self.let_one()
+
+
+class Echo:
+    """A model: first the tool a message asks for, then every nonce nobody has answered."""
+
+    name = api = "scripted"
+
+    def __init__(self, gate: Gate, calls: "Counter[str]") -> None:
+        self._gate, self._calls = gate, calls
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        await self._gate.pass_through()
+        last = request.messages[-1]
+        wanted = re.search(r"use:(slow|ask)", last.text) if last.role == "user" else None
+        if wanted:
+            self._calls["made"] += 1
+            yield say(ToolCall(f"call-{self._calls['made']}", wanted[1], {}))
+            return
+        said = "".join(m.text for m in request.messages if m.role == "assistant")
+        asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]
+        new = [nonce for nonce in dict.fromkeys(asked) if nonce not in said]
+        yield say(f"re {' '.join(new)}" if new else "nothing new")
+
+    async def close(self) -> None:
+        """Nothing to hang up."""
+
+
+class Life:
+    """One process: from its start to its end, or its death."""
+
+    def __init__(self, store: Store, group: asyncio.TaskGroup, world: "World") -> None:
+        self.dead = False
+        self.world = world
+        self.models, self.tools, self.approvals = Gate(), Gate(), Gate()
+        clock = FakeClock(patient=False)
+        sessions = Sessions(store, clock)
+        registry = Registry([self._slow(), self._ask()])
+        agent = Agent("main", "Ada", world.folder, model="p/m")
+        runner = Runner(
+            sessions=sessions,
+            store=store,
+            bus=Bus(),
+            lanes=Lanes(),
+            clock=clock,
+            tools=lambda _agent: registry,
+            agent=lambda _id: agent,
+            connect=self._connect,
+            ask=lambda _inbound: self._approve,
+            steering=lambda key: self.reception.take(key),
+            words=lambda _key, inbound: inbound.text,
+            pack=self._pack,
+            posted=lambda: None,
+            watchdog=Watchdog(),
+            spend=Spend(store, schema.Spend, clock.now_ms, str),
+            hooks=Hooks(),
+            shape=lambda session, inbound, thinking, _anew: shape_reply(
+                schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
+            ),
+        )
+        self.reception: Reception[Outcome] = Reception(
+            store.journal,
+            clock,
+            group,
+            start=runner,
+            stop=runner.abort,
+            rules=lambda: schema.Queue.model_validate({"mode": world.mode, "debounceMs": 0}),
+            entry=lambda _key: {},
+            pack=self._pack,
+            posted=lambda: None,
+        )
+
+    async def _connect(self, _wish: Wish) -> tuple[Provider, Model]:
+        return Echo(self.models, self.world.calls), Model("p", "m")
+
+    async def _approve(self, _question: Question) -> bool:
+        await self.approvals.pass_through()
+        return True
+
+    def _pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
+        return [Parcel(f"{run}:{first}", run, inbound.address, text, 0, 10)]
+
+    def _slow(self) -> Tool:
+        @tool(group="test", name="slow")
+        async def slow(ctx: ToolContext) -> str:
+            """Take long, and leave a mark."""
+            self.world.marks["begun"] += 1
+            await self.tools.pass_through()
+            return "done"
+
+        return slow
+
+    def _ask(self) -> Tool:
+        @tool(group="test", name="ask", asks=True)
+        async def ask(ctx: ToolContext) -> str:
+            """Ask a person first."""
+            allowed = await ctx.ask(Question("May I?", ""))
+            return "allowed" if allowed else "denied"
+
+        return ask
+
+    def let_go(self) -> None:
+        for gate in (self.models, self.tools, self.approvals):
+            gate.let_all()
+
+
+class World:
+    """What outlives a process: the disk, the people, and what happened."""
+
+    def __init__(self, kind: Literal["memory", "sqlite"], folder: Path) -> None:
+        self.kind, self.folder, self.mode = kind, folder, "collect"
+        self.memory = MemoryStore()
+        self.calls, self.marks = Counter[str](), Counter[str]()
+        self.sent = 0
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        if self.kind == "memory":
+            yield self.memory
+        else:
+            async with open_store(self.folder / "state", mirror=False) as store:
+                yield store
+
+
+class Cut:
+    """A store whose process has died: nothing more is written."""
+
+    def __init__(self, store: Store) -> None:
+        self.dead = False
+        self._store, self._commit = store, store.commit
+        self.__class__ = type("Cut", (Cut,), {"__getattr__": lambda _s, name: getattr(store, name)})
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[Unit]:
+        async with self._commit() as unit:
+            yield unit
+            if self.dead:
+                raise StoreError("the process is dead")
+
+
+class Promises(RuleBasedStateMachine):
+    """See the module."""
+
+    kind: Literal["memory", "sqlite"] = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.world = World(self.kind, Path(self.folder.name))
+        self.loop = asyncio.Runner()
+        self.known: dict[str, Accepted] = {}
+        self.run(self._begin())
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        async def whole() -> None:
+            await work
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            if self.kind == "sqlite":  # its writer is a thread
+                await asyncio.sleep(0.002)
+
+        self.loop.run(whole())
+
+    async def _begin(self) -> None:
+        self.stack = AsyncExitStack()
+        store = await self.stack.enter_async_context(self.world.store())
+        self.cut = Cut(store)
+        self.group = asyncio.TaskGroup()
+        await self.group.__aenter__()
+        self.life = Life(self.cut, self.group, self.world)  # type: ignore[arg-type] # by name
+        self.store = store
+        await self.life.reception.recover()
+
+    async def _end(self, *, dies: bool) -> None:
+        self.cut.dead = dies
+        self.life.reception.close()
+        for task in list(self.group._tasks):
+            task.cancel()
+        await self.group.__aexit__(None, None, None)
+        await self.stack.aclose()
+
+    @rule(chat=st.integers(0, 1), use=st.sampled_from(["", "", "use:slow", "use:ask"]))
+    def write(self, chat: int, use: str) -> None:
+        """A person writes."""
+
+        async def send() -> None:
+            self.world.sent += 1
+            name = f"m{self.world.sent}"
+            key, address = f"agent:main:{chat}", Address("test", str(chat))
+            text = f"#{self.world.sent}# {use}"
+            inbound = Inbound(name, address, "ann", text, run_id=name)
+            found = await self.life.reception.accept(key, inbound)
+            self.life.reception.put(key, found.row)
+
+        self.run(send())
+
+    @rule(mode=MODES)
+    def change_mode(self, mode: str) -> None:
+        """From now on a message does something else to a live run."""
+        self.world.mode = mode
+
+    @rule(gate=st.sampled_from(["models", "models", "tools", "approvals"]))
+    def let_one(self, gate: str) -> None:
+        """A model answers, a tool is done, a person approves."""
+        self._call(getattr(self.life, gate).let_one)
+
+    @rule(chat=st.integers(0, 1))
+    def stop(self, chat: int) -> None:
+        """A person stops what a chat does."""
+        self._call(lambda: self.life.reception.abort(f"agent:main:{chat}"))
+
+    @rule(dies=st.booleans())
+    def start_again(self, *, dies: bool) -> None:
+        """The program ends, in order or by a kill, and is started."""
+
+        async def again() -> None:
+            await self._end(dies=dies)
+            await self._begin()
+
+        self.run(again())
+
+    def _call(self, act: Callable[[], object]) -> None:
+        async def called() -> None:
+            act()
+
+        self.run(called())
+
+    @invariant()
+    def what_is_settled_stays(self) -> None:
+        async def look() -> None:
+            for row in await self.store.journal.rows():
+                before = self.known.get(row.id)
+                if before and before.state in SETTLED:
+                    assert (row.state, row.reply, row.why) == (
+                        before.state, before.reply, before.why,
+                    )  # fmt: skip
+                self.known[row.id] = row
+
+        self.loop.run(look())
+
+    def teardown(self) -> None:
+        """Everything is let go: then every message has its outcome, and no answer came twice."""
+
+        async def drain() -> None:
+            for _ in range(4):  # a message that dies with the program three times is parked
+                self.life.let_go()
+                for _ in range(400):
+                    if not await self.store.journal.rows(*OPEN):
+                        return
+                    await asyncio.sleep(0.002)
+                await self._end(dies=False)
+                await self._begin()
+
+        try:
+            self.run(drain())
+            self.loop.run(self._judge())
+        finally:
+            self.loop.run(self._end(dies=False))
+            self.loop.close()
+            self.folder.cleanup()
+
+    async def _judge(self) -> None:
+        rows = await self.store.journal.rows()
+        parcels = await self.store.journal.parcels()
+        answers = Counter(n for parcel in parcels for n in NONCE.findall(parcel.text))
+        assert len(rows) == self.world.sent, "none is lost"
+        for row in rows:
+            nonce = f"#{row.id.removeprefix('m')}#"
+            assert row.state in {*SETTLED, "parked"}, row
+            if row.state == "answered":
+                assert answers[nonce] >= 1, f"{nonce} was answered, and nobody can see it"
+            told = answers[nonce] - sum(f"“{nonce}" in parcel.text for parcel in parcels)
+            assert told <= 1, f"{nonce} was answered {told} times"
+        assert self.world.marks["begun"] <= self.world.calls["made"], "no call ran twice"
+
+
+class OnDisk(Promises):
+    """The same, with SQLite."""
+
+    kind = "sqlite"
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(Promises, 60), (OnDisk, 15)])
+def test_no_message_is_lost_and_none_is_answered_twice(
+    machine: type[Promises], examples: int
+) -> None:
+    rules = settings(
+        max_examples=examples,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=rules)
