@@ -153,7 +153,7 @@ def test_what_was_begun_as_a_run_goes_on_as_one_whatever_it_says() -> None:
                 unit.start([row.id], lease, run=row.id, session_id="s", entry=entry)
         desk.go.set()
         found = await desk.reception.recover()
-        assert [await promise for _, promise in found] == ["obeyed obey", "done"]
+        assert [await promise for _, promise in found] == ["done", "obeyed obey"]
         assert desk.begun == [["then"]]
 
     run(body, hear=True)

@@ -1,0 +1,270 @@
+"""Rows 15, 16, 30, 31 and 32: summaries, the config, and what a model may answer with."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.agent.agent import Agent
+from homarus.agent.context.conversation import Conversation, Views
+from homarus.config.load import load
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import ProviderError, StoreError, StreamBroken
+from homarus.core.message import Message, Thinking, ToolCall, user
+from homarus.providers.base import Request
+from homarus.providers.catalog import Model
+from homarus.providers.models import Models, Wish
+from homarus.sessions.session import Session
+from homarus.store.base import Entry, Unit
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import Hang, ScriptedProvider, say
+from homarus.testing.memory_store import MemoryStore
+from homarus.testing.model_server import Answer, Cut, ModelServer, Say
+from homarus.testing.model_server.script import Comments, LongLine, Raw, Shape
+from tests.unit.gateway.world import World, answer, world
+
+KEY = "agent:main:main"
+GUARD_S = 60.0
+
+
+# --- row 15: during a compaction ---------------------------------------------------------------
+
+
+class Full(MemoryStore):
+    """A store that fails once, when it is told to."""
+
+    fails = False
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[Unit]:
+        async with super().commit() as unit:
+            yield unit
+            if self.fails:
+                self.fails = False
+                raise StoreError("killed before it was written")
+
+
+def nothing(_unit: Unit, _entries: Sequence[Entry]) -> None:
+    """Nothing else belongs into that unit."""
+
+
+async def long_session(store: MemoryStore, folder: Path) -> tuple[Session, Agent]:
+    session = await Session.load(store, FakeClock(), KEY, "main")
+    await session.begin(user("the code is 4711"), provider="p", model="m")
+    for number in range(30):
+        await session.append(say(f"answer {number} " + "word " * 300), user(f"question {number}"))
+    return session, Agent("main", "Ada", folder)
+
+
+def talk(session: Session, agent: Agent, *script: Any) -> Conversation:
+    return Conversation(
+        session, agent, ScriptedProvider(script), Model("p", "m", window=20_000),
+        system="s", tools=(), thinking="off", views=Views(), now_ms=lambda: 5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["while the summary is made", "before it is written"])
+def test_row_15_a_compaction_that_is_killed_leaves_the_transcript_as_it_was(
+    when: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        store = Full()
+        session, agent = await long_session(store, tmp_path)
+        before, leaf = await store.entries(session.session_id), session.leaf
+        if when == "before it is written":
+            store.fails = True
+            with pytest.raises(StoreError):
+                await talk(session, agent, *[say("notes")] * 9).compact(nothing)
+        else:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await talk(session, agent, Hang()).compact(nothing)
+        assert await store.entries(session.session_id) == before
+        again = await Session.load(store, FakeClock(), KEY, "main")
+        assert again.leaf == leaf and len(again.messages) == len(session.messages)
+        await talk(again, agent, *[say("notes: 4711")] * 9).compact(nothing)
+        after = await store.entries(session.session_id)
+        assert after[: len(before)] == before and [one.type for one in after[len(before) :]] == [
+            "compaction"
+        ]
+        assert "4711" in again.messages[0].text and len(again.messages) < len(session.messages)
+
+    asyncio.run(main())
+
+
+# --- row 16: during a write of the config ------------------------------------------------------
+
+WRITER = """
+import sys
+from homarus.config.edit import parse_path, set_path
+from homarus.config.paths import Paths
+from homarus.config.write import write
+paths = Paths.find({"HOME": sys.argv[1]})
+print("ready", flush=True)
+for number in range(10_000):
+    level = ("info", "debug")[number % 2]
+    write(paths, {}, lambda tree: set_path(tree, parse_path("logging.level"), level))
+"""
+
+
+def test_row_16_a_config_whose_write_is_killed_is_the_old_or_the_new_one(tmp_path: Path) -> None:
+    state = tmp_path / ".openclaw"
+    state.mkdir()
+    file = state / "openclaw.json"
+    file.write_text(json.dumps({"logging": {"level": "info"}}))
+    chance = random.Random(16)
+    for _ in range(10):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+            time.sleep(chance.random() * 0.2)
+            child.kill()
+        found = load(Paths.find({"HOME": str(tmp_path)}), {}).config
+        assert found.logging.level in {"info", "debug"}
+
+
+# --- rows 30 and 31: streams that are not what they should be ----------------------------------
+
+
+def asked(tmp_path: Path, steps: Answer) -> str:
+    """What a model says whose service answers like this."""
+
+    async def main() -> str:
+        async with asyncio.timeout(GUARD_S), ModelServer() as server:
+            server.script(*[steps] * 9)  # it may be tried again
+            provider = {"baseUrl": server.url, "apiKey": "k", "models": [{"id": "m", "name": "M"}]}
+            config = Config.model_validate({"models": {"providers": {"p": provider}}})
+            models = Models(
+                config, {}, Paths.find({"HOME": str(tmp_path)}), FakeClock(patient=False)
+            )
+            try:
+                road, _ = await models.road(Wish("main", "p/m"))
+                async for piece in road.stream(Request("m", "", (user("hi"),))):
+                    if isinstance(piece, Message):
+                        return piece.text
+            finally:
+                await models.close()
+        raise AssertionError("no answer")
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Say("Hé"), Say("llo 🦞"), Shape(piece_bytes=1)],
+        [Say("Hé"), Say("llo 🦞"), Shape(newline=b"\r\n")],
+        [Say("Hé"), Say("llo 🦞"), Shape(bom=True)],
+        [Comments(times=20, every_s=0), Say("Hé"), Comments(times=5, every_s=0), Say("llo 🦞")],
+    ],
+    ids=["one byte at a time", "CRLF", "BOM", "comments"],
+)
+def test_row_30_odd_streams_are_understood(steps: Answer, tmp_path: Path) -> None:
+    assert asked(tmp_path, steps) == "Héllo 🦞"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Say("a"), Raw(b"data: {not json\n\n")],
+        [Say("a"), LongLine(50_000_000)],
+        [Say("a"), Shape(end=False)],
+    ],
+    ids=["bad JSON", "a line of 50 MB", "no end"],
+)
+def test_row_30_broken_streams_are_an_error_and_no_crash(steps: Answer, tmp_path: Path) -> None:
+    with pytest.raises(ProviderError):
+        asked(tmp_path, steps)
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half-close"])
+def test_row_31_a_stream_that_is_cut_is_an_error_of_its_own(how: Any, tmp_path: Path) -> None:
+    with pytest.raises(StreamBroken):
+        asked(tmp_path, [Say("a"), Cut(how)])
+
+
+def test_row_31_a_run_that_never_ends_meets_its_deadline_and_its_lane_is_free(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with world(tmp_path, [Hang(), answer("here")]) as it:
+            await it.send("long", "a", timeoutMs=50)
+            (error,) = [c for c in it.gateway.chats("a") if c["state"] == "error"]
+            assert "deadline" in error["errorMessage"]
+            await it.send("again", "b")
+            assert last_text(it, "b") == "here"
+
+    asyncio.run(main())
+
+
+# --- row 32: answers that are odd --------------------------------------------------------------
+
+
+def last_text(it: World, run_id: str) -> str:
+    final = [c for c in it.gateway.chats(run_id) if c["state"] == "final"][-1]
+    content = (final.get("message") or {}).get("content") or [{"text": ""}]
+    return str(content[0].get("text", ""))
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ([answer(ToolCall("c", "no_such_tool", {})), answer("sorry")], "sorry"),
+        ([answer(ToolCall("c", "read", {"nonsense": 1})), answer("sorry")], "sorry"),
+        ([answer(ToolCall("c", "read", {}, broken="{")), answer("sorry")], "sorry"),
+        (
+            [
+                answer(*[ToolCall(f"c{n}", "ls", {"path": f"d{n}"}) for n in range(500)]),
+                answer("enough"),
+            ],
+            "enough",
+        ),
+    ],
+    ids=["an unknown tool", "wrong arguments", "no JSON", "500 calls"],
+)
+def test_row_32_odd_calls_are_told_to_the_model_and_the_run_goes_on(
+    script: list[Message], told: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with world(tmp_path, script) as it:
+            await it.send("go")
+            assert last_text(it, "run-1") == told
+
+    asyncio.run(main())
+
+
+def test_row_32_the_same_call_again_and_again_ends_the_run_with_a_word(tmp_path: Path) -> None:
+    script = [answer(ToolCall(f"c{n}", "ls", {})) for n in range(50)]
+
+    async def main() -> None:
+        async with world(tmp_path, script) as it:
+            await it.send("go")
+            (error,) = [c for c in it.gateway.chats("run-1") if c["state"] == "error"]
+            assert "circles" in error["errorMessage"]
+            assert len(it.model.requests) < 50
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("parts", [(), (Thinking("hm"),)], ids=["empty", "only thinking"])
+def test_row_32_an_answer_without_words_ends_the_run_as_any_other(
+    parts: tuple[Thinking, ...], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with world(tmp_path, [answer(*parts)]) as it:
+            await it.send("go")
+            assert [c["state"] for c in it.gateway.chats("run-1")][-1] == "final"
+            (row,) = await it.app.store.journal.rows()
+            assert row.state == "answered"
+
+    asyncio.run(main())
