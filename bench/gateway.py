@@ -33,6 +33,7 @@ CHUNKS = 2_000
 QUIET_S, QUIET_CPU_S, PATIENCE_S = 0.3, 0.002, 20.0
 AT_ONCE = 50  # handshakes, and sessions that talk
 SHORT, LONG = 10, 2_000  # messages
+USUAL, ENDLESS = 100, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ async def _measure(folder: Path, url: str, size: Size) -> list[Figure]:
         figures.append(await _first_word(client, url, size))
         figures += await _idle_clients(gateway, client, size)
     figures.append(await _slow_disk(folder / "slow", url, size))
-    figures.append(await _long_conversation(folder / "long", url, size))
+    figures += await _long_conversations(folder / "long", url, size)
     figures.append(await _many_sessions(folder, url, size))
     return figures
 
@@ -209,10 +210,11 @@ async def _idle_clients(gateway: Gateway, client: Client, size: Size) -> list[Fi
     ]
 
 
-async def _long_conversation(home: Path, url: str, size: Size) -> Figure:
+async def _long_conversations(home: Path, url: str, size: Size) -> list[Figure]:
     """A turn after many messages, against one after few."""
     (home / "state").mkdir(parents=True)
-    keys = {length: f"agent:main:has-{length}" for length in (SHORT, LONG)}
+    lengths = (SHORT, USUAL, LONG, ENDLESS)
+    keys = {length: f"agent:main:has-{length}" for length in lengths}
     async with open_store(home / "state") as store:
         for length, key in keys.items():
             session = await Sessions(store, SystemClock()).load(key, "main")
@@ -228,8 +230,15 @@ async def _long_conversation(home: Path, url: str, size: Size) -> Figure:
                 for _ in range(size.repeats)
             ]
             best_ms[length] = min(batches)
-    note = f"{best_ms[SHORT]:.2f} CPU-ms after {SHORT} messages, {best_ms[LONG]:.2f} after {LONG}"
-    return Figure("gateway.long_ratio", best_ms[LONG] / best_ms[SHORT], "×", note)
+    return [
+        _growth("gateway.long_ratio", best_ms, SHORT, LONG),
+        _growth("gateway.endless_ratio", best_ms, USUAL, ENDLESS),
+    ]
+
+
+def _growth(name: str, best_ms: dict[int, float], few: int, many: int) -> Figure:
+    note = f"{best_ms[few]:.2f} CPU-ms after {few} messages, {best_ms[many]:.2f} after {many}"
+    return Figure(name, best_ms[many] / best_ms[few], "×", note)
 
 
 async def _many_sessions(folder: Path, url: str, size: Size) -> Figure:

@@ -87,7 +87,7 @@ class Conversation:
         if fit.verdict == "refused":
             raise UserError(fit.why, fix="choose a model with a larger window")
         if fit.verdict == "tight":
-            log.warning("%s: %s", self.model.ref, fit.why)
+            log.info("%s: %s", self.model.ref, fit.why)
 
     async def illustrate(self, question: Message) -> Message:
         """The question with the pictures it names, for a model that sees."""
