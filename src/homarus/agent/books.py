@@ -114,8 +114,6 @@ class Books:
     def hold(self, unit: Unit, _entries: Sequence[Entry]) -> None:
         """What is saved counts only while this run holds its lease."""
         unit.hold(self._ids, self._lease)
-        unit.add_spent(*self._spent)
-        self._spent = []
 
     async def start_call(self, call_id: str) -> None:
         """A tool that must not run twice is about to begin."""

@@ -238,7 +238,8 @@ class _Unit(JournalSteps):
         self.transcripts.add(session_id)
 
     def add_spent(self, *calls: Spent) -> None:
-        self.steps.append(lambda db: rows.add_spent(db, self.who, calls))
+        if calls:
+            self.steps.append(lambda db: rows.add_spent(db, self.who, calls))
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         text = dump(data)
