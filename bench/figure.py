@@ -1,6 +1,8 @@
 """A measured figure, and how to measure one without catching the machine's noise."""
 
+import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -34,6 +36,30 @@ def child_cpu_s(command: Sequence[str], env: Mapping[str, str] | None = None) ->
 def best_of(times: int, measure: Callable[[], float]) -> float:
     """The smallest of several: noise only ever adds."""
     return min(measure() for _ in range(times))
+
+
+_SAMPLE = {"messages": [{"role": "user", "text": "word " * 20, "n": n} for n in range(20)]}
+
+
+def weather_ms() -> float:
+    """What a fixed piece of work costs just now: on a shared machine up to twice its best."""
+    started = time.process_time()
+    for _ in range(20):
+        counts: dict[str, int] = {}
+        for message in json.loads(json.dumps(_SAMPLE))["messages"]:
+            for word in message["text"].split():
+                counts[word] = counts.get(word, 0) + 1
+    return (time.process_time() - started) * 1000
+
+
+def in_calm(samples: Sequence[tuple[float, float]]) -> tuple[float, int]:
+    """The median of (weather, cost) samples that were taken in calm weather, and how many.
+
+    Calm is what comes near the best weather of this very run.
+    """
+    best = min(weather for weather, _ in samples)
+    calm = [cost for weather, cost in samples if weather <= 1.2 * best]
+    return statistics.median(calm), len(calm)
 
 
 class CpuClock:

@@ -388,8 +388,9 @@ class Runner:
         """A session's conversation with a model, with the prompt it has now."""
         tools = self._tools(agent.id).specs()
         where = Where(agent.id, session.key, "", str(agent.workspace))
-        found = self.composer.files(agent, session.key)
-        files = with_texts(found, await self._hooks.agent_bootstrap(where, texts_of(found)))
+        files = self.composer.files(agent, session.key)
+        if not self._hooks.is_empty:
+            files = with_texts(files, await self._hooks.agent_bootstrap(where, texts_of(files)))
         prompt = self.composer.compose(
             agent, session.key, model, tools, files=files, entry=session.record.data
         )

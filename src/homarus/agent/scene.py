@@ -137,7 +137,7 @@ class Scene:
         """Before history becomes a summary, have the agent write down what should last."""
         session, rules = self.talk.session, self.talk.agent.compaction
         *before, last = session.messages
-        if not self.talk.tools or not before or last.role != "user":
+        if not self.talk.tools or not before or last.role != "user" or self.talk.is_roomy:
             return
         view = self.talk.look(session.messages)
         room = room_in(rules, view)

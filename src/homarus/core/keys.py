@@ -9,6 +9,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Literal, NewType, TypeAlias
 
 from homarus.core.errors import UserError
@@ -105,6 +106,7 @@ def agent_of_model(model: str) -> AgentId | None:
     return AgentId(found[1].lower()) if found else None
 
 
+@lru_cache(4_096)
 def parse_agent_key(key: str | None) -> AgentKey | None:
     """The agent and the rest of a key in today's form; None for any other text."""
     parts = [part for part in (key or "").strip().split(":") if part]

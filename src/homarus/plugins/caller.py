@@ -40,6 +40,11 @@ class Hooks:
         self._failures: dict[tuple[str, str], Failure] = {}
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody ever registered."""
+        return self._plugins is None
+
+    @property
     def failures(self) -> tuple[Failure, ...]:
         """What went wrong, for `status`."""
         return tuple(self._failures.values())

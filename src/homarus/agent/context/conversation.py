@@ -100,6 +100,12 @@ class Conversation:
             self._frame = replace(self._frame, pictures=pictures)
         return await asyncio.to_thread(show, question, read)
 
+    @property
+    def is_roomy(self) -> bool:
+        """Whether the last request, if one is known, took but a small part of the window."""
+        view = self._view
+        return view is not NO_VIEW and view.tokens * 4 < self.model.window
+
     def look(self, messages: list[Message] | tuple[Message, ...]) -> View:
         """How these messages would be sent."""
         self._view = render(messages, self._frame, self._view, self._now_ms())

@@ -48,8 +48,7 @@ class FileState:
 @dataclass(frozen=True, slots=True)
 class _Kept:
     stamp: tuple[int, ...]
-    text: str
-    chars: int
+    file: WorkspaceFile
     settled: bool  # it was old when it was read
 
 
@@ -57,43 +56,45 @@ class Reader:
     """Reads the files for the prompt, again only when they changed."""
 
     def __init__(self) -> None:
-        self._read: dict[Path, _Kept] = {}
+        self._read: dict[str, _Kept] = {}
 
     def load(self, workspace: Path, names: Sequence[str] = ORDER) -> tuple[WorkspaceFile, ...]:
         """The files of these names that are there, and those that should be."""
-        if not workspace.is_dir():
+        folder = str(
+            workspace
+        )  # this is done for every turn: joining Paths costs more than looking
+        if not os.path.isdir(folder):  # noqa: PTH112
             raise unusable(workspace, None)
         found: list[WorkspaceFile] = []
         seen: set[tuple[int, int]] = set()
         for name in names:
-            path = workspace / name
+            path = f"{folder}/{name}"
             try:
-                status = path.lstat()
+                status = os.lstat(path)
             except OSError:
                 if name in EXPECTED:
-                    found.append(WorkspaceFile(name, str(path), missing=True))
+                    found.append(WorkspaceFile(name, path, missing=True))
                 continue
             if name in MEMORY:
                 same = _file_id(workspace, name, status)
                 if same in seen:
                     continue
                 seen.add(same)
-            kept = self._text(workspace, name, status)
-            found.append(WorkspaceFile(name, str(path), kept.text, chars=kept.chars))
+            found.append(self._file(workspace, name, path, status))
         return tuple(found)
 
-    def _text(self, workspace: Path, name: str, status: os.stat_result) -> _Kept:
-        path = workspace / name
+    def _file(self, workspace: Path, name: str, path: str, status: os.stat_result) -> WorkspaceFile:
         stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
         kept = self._read.get(path)
         # What a link leads to can change without the link: it is read every time.
         if kept and kept.settled and kept.stamp == stamp and not S_ISLNK(status.st_mode):
-            return kept
+            return kept.file
         settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS
         text, chars = read_text(workspace, name)
         if len(self._read) >= _MAX_KEPT:
             self._read.clear()
-        made = self._read[path] = _Kept(stamp, text, chars, settled)
+        made = WorkspaceFile(name, path, text, chars=chars)
+        self._read[path] = _Kept(stamp, made, settled)
         return made
 
 

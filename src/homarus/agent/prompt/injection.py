@@ -9,6 +9,7 @@ private conversations only; who works for an agent gets its rules and its notes 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from homarus.core.keys import is_cron, is_hook, is_subagent, parse_agent_key
@@ -63,6 +64,7 @@ class Injected:
     truncated: bool = False
 
 
+@lru_cache(1_024)
 def kind_of(key: str) -> Kind:
     """What sort of conversation a session key names; in doubt, one where others may listen."""
     if is_subagent(key):
@@ -87,6 +89,7 @@ def is_private(kind: Kind) -> bool:
     return kind in {"main", "heartbeat", "boot"}
 
 
+@lru_cache(32)
 def names_for(kind: Kind) -> tuple[str, ...]:
     """The files for a conversation, in the order of the prompt."""
     return tuple(name for name, kinds in _SEEN_BY.items() if kind in kinds)
