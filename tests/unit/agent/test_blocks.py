@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.reply.blocks import (
@@ -156,6 +156,7 @@ def test_a_long_link_is_not_torn_from_its_beginning_when_there_is_a_space_before
 RULES_OF_JOINING = Coalescing(20, 40, 1.0)
 
 
+@example("a" + "x" * 30 + "é🦞 a", Chunking(1, 33), [2])
 @given(TEXTS, RULES, STEPS)
 def test_joined_blocks_read_like_the_text(text: str, rules: Chunking, steps: list[int]) -> None:
     chunker = Chunker(rules)

@@ -63,7 +63,7 @@ class Reader:
         folder = str(
             workspace
         )  # this is done for every turn: joining Paths costs more than looking
-        if not os.path.isdir(folder):  # noqa: PTH112
+        if not os.path.isdir(folder):  # noqa: PTH112 - a Path would be made for every turn
             raise unusable(workspace, None)
         found: list[WorkspaceFile] = []
         seen: set[tuple[int, int]] = set()

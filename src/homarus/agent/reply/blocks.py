@@ -108,6 +108,9 @@ class Chunker:
             block = text[: cut.end].rstrip()
             self._text, self._opening = text[cut.start :], ""
             self._gap = text[len(block) : cut.start]
+            self._begun = True
+            if not self._gap.endswith("\n"):  # else the space that is left is a line's indent
+                self._text = self._after_gap(self._text)
         else:
             block = f"{text[: cut.end]}\n{fence.close_line}\n"
             self._opening = self._open_again(fence)
