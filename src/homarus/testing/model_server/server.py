@@ -61,6 +61,12 @@ class Received:
     stats: dict[str, Json] = field(default_factory=dict)
 
 
+async def _turn() -> None:
+    """Let the loop come round, so that what was asked of it is done."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 class ModelServer:
     """`async with ModelServer() as server`, then ask `server.url`."""
 
@@ -109,10 +115,12 @@ class ModelServer:
     async def __aexit__(self, *_exc: object) -> None:
         if self._server is not None:
             self._server.close()
+        await _turn()  # who was let in a moment ago gets a task
         for task in self._tasks:
             task.cancel()
         # Not told of the test's own exception: it would come back wrapped in a group.
         await self._group.__aexit__(None, None, None)
+        await _turn()  # the last sockets are closed
 
     async def serve(self) -> None:
         """Serve until cancelled."""
@@ -121,7 +129,13 @@ class ModelServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._group.create_task(self._talk(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():  # perhaps before it began
+                writer.transport.abort()
+
+        task.add_done_callback(done)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after the other."""
