@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -204,12 +204,14 @@ class Cut:
 
     def __init__(self, store: Store) -> None:
         self.dead = False
-        self._store, self._commit = store, store.commit
-        self.__class__ = type("Cut", (Cut,), {"__getattr__": lambda _s, name: getattr(store, name)})
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     @asynccontextmanager
     async def commit(self) -> AsyncIterator[Unit]:
-        async with self._commit() as unit:
+        async with self._store.commit() as unit:
             yield unit
             if self.dead:
                 raise StoreError("the process is dead")
@@ -244,7 +246,7 @@ class Promises(RuleBasedStateMachine):
         self.cut = Cut(store)
         self.group = asyncio.TaskGroup()
         await self.group.__aenter__()
-        self.life = Life(self.cut, self.group, self.world)  # type: ignore[arg-type] # by name
+        self.life = Life(cast("Store", self.cut), self.group, self.world)
         self.store = store
         await self.life.reception.recover()
 

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from homarus.agent.reply.shaping import Shape
 from homarus.agent.reply.text import parse_reply
-from homarus.agent.tally import Call
+from homarus.agent.tally import Call, spent
 from homarus.core.errors import LeaseLost, StoreError
 from homarus.core.faults import fault
 from homarus.core.message import Inbound, Message, Outbound, ToolReturn
@@ -67,8 +67,7 @@ class Books:
 
     def note_call(self, call: Call) -> None:
         """A model was asked: the next unit says so."""
-        where = self.run, self._first.session, call.provider, call.model
-        self._spent.append(Spent(*where, self._now_ms(), call.usage, call.error))
+        self._spent.append(spent(call, self.run, self._first.session, self._now_ms()))
 
     def begin(self, session: Session) -> Also:
         """They are being answered; with a question's entry, that is where they stand."""
@@ -88,11 +87,11 @@ class Books:
 
     async def save(self, session: Session, messages: Sequence[Message]) -> None:
         """Add to the transcript what the run has made or been told."""
-        spent, self._spent = self._spent, []
+        calls, self._spent = self._spent, []
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
             unit.hold(self._ids, self._lease)
-            unit.add_spent(*spent)
+            unit.add_spent(*calls)
             for message, entry in zip(messages, entries, strict=True):
                 self._note(unit, session, message, entry)
 
@@ -128,13 +127,13 @@ class Books:
     async def finish(self, session: Session, reply: Message) -> None:
         """The answer, its outcome and its parcels, in one commit."""
         outcome, texts = self._ending(reply)
-        spent, self._spent = self._spent, []
+        calls, self._spent = self._spent, []
         parcels = await self._parcels(texts)
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
             reply_id, at_ms = entries[-1].id, self._now_ms()
             unit.settle(self._ids, self._lease, outcome, at_ms=at_ms, reply=reply_id)
-            unit.add_spent(*spent)
+            unit.add_spent(*calls)
             unit.post(*parcels)
 
         await session.append(reply, also=also)

@@ -17,7 +17,7 @@ from homarus.agent.reply.excuse import excuse
 from homarus.agent.reply.shaping import Shape
 from homarus.agent.scene import Scene
 from homarus.agent.spend import Spend, metered
-from homarus.agent.tally import Tallied
+from homarus.agent.tally import Call, Tallied, spent
 from homarus.config.zone import day_in
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
@@ -413,16 +413,19 @@ class Runner:
             session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
             wish = Wish(agent.id, session.model or agent.model, agent.fallbacks, session.profile)
             provider, model = await self._connect(wish)
-            provider = metered(provider, self._spend, model, f"compact:{key}")
+            run, calls = f"compact:{key}", list[Call]()
+            provider = metered(provider, self._spend, model, run)
+            provider = Tallied(provider, model.ref, calls.append)
             talk = await self._talk(session, agent, provider, model, "off")
+
+            def also(unit: Unit, _entries: Sequence[Entry]) -> None:
+                at_ms = self._clock.now_ms()
+                unit.add_spent(*(spent(call, run, key, at_ms) for call in calls))
+
             try:
-                return await talk.compact(_alone, instructions=instructions, wanted=True)
+                return await talk.compact(also, instructions=instructions, wanted=True)
             finally:
-                self._spend.end(f"compact:{key}")
-
-
-def _alone(_unit: Unit, _entries: Sequence[Entry]) -> None:
-    """No run holds the session: its lane is ours."""
+                self._spend.end(run)
 
 
 def _merged(rows: Sequence[Accepted], text: str) -> Inbound:

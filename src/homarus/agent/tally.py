@@ -7,6 +7,7 @@ from homarus.core.message import Message, Usage
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.providers.base import Delta, Provider, Request, Retried
+from homarus.store.base import Spent
 
 _MAX_CHARS = 200
 
@@ -19,6 +20,11 @@ class Call:
     model: str
     usage: Usage
     error: str = ""
+
+
+def spent(call: Call, run: str, session: str, at_ms: int) -> Spent:
+    """A call as the store keeps it."""
+    return Spent(run, session, call.provider, call.model, at_ms, call.usage, call.error)
 
 
 class Tallied:

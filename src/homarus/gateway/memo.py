@@ -1,6 +1,7 @@
 """What the gateway remembers between requests: answers and runs. All of it is bounded.
 
-Answers spare a request that is sent twice a look into the journal. Runs are kept a while after
+Answers are the results of `agent`, word for word, for whoever asks twice within minutes; that a
+run happens once is the journal's promise. Runs are kept a while after
 they ended, for those who ask how it went.
 """
 

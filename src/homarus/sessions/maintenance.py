@@ -1,4 +1,4 @@
-"""Upkeep of the sessions: old ones are put aside, their number and their files kept in bounds.
+"""Upkeep of what is stored: old sessions are put aside, and what grows is kept in bounds.
 
 It runs some time after a start and then once a day, never while a turn waits for it. `warn` only
 says what `enforce` would do. Nothing is lost either way: the transcript of a session that is put
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 FIRST_S: Final = 60.0
 EVERY_S: Final = 86_400.0
 PRUNE_AFTER: Final = "30d"
+KEPT_MS: Final = 7 * 86_400_000  # how long a settled message is known: its duplicate is noticed
 ARCHIVE_BYTES: Final = 1 << 30  # of transcripts that were put aside, for each agent
 BACKUPS: Final = 3  # of a sessions.json that grew too large
 _ARCHIVED = re.compile(r".+\.jsonl\.(?:reset|deleted)\.[^/]+")
@@ -125,7 +126,10 @@ class Upkeep:
             await self._clock.sleep(EVERY_S)
 
     async def once(self) -> None:
-        """Look at every agent's sessions, and do what the rules say."""
+        """Do what the rules say to every agent's sessions; forget what is long settled."""
+        forgotten = await self._program.store.journal.prune(self._clock.now_ms() - KEPT_MS)
+        if forgotten:
+            log.info("forgot %d settled messages and sent replies", forgotten)
         config = self._program.loaded.config
         rules = rules_of(config.session.maintenance)
         for agent in agents(config):

@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 MAX_AGE_MS = 86_400_000
-KEPT_MS = 7 * MAX_AGE_MS  # how long a settled message is known, so that its duplicate is noticed
 
 Outcome = TypeVar("Outcome")
 Begin: TypeAlias = Callable[[str, Sequence[Accepted]], Outcome]  # a session, the rows of one run
@@ -58,7 +57,6 @@ def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
 async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list[Outcome]:
     """Take up what is open, and say in one line what was done."""
     now_ms = clock.now_ms()
-    forgotten = await journal.prune(now_ms - KEPT_MS)
     found = plan(await journal.rows(*OPEN), now_ms)
     for row, why in found.parked:
         await _park(journal, row, why, now_ms)
@@ -74,8 +72,6 @@ async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list
             len(found.parked),
             len(unsent),
         )
-    elif forgotten:
-        log.info("forgot %d settled messages", forgotten)
     return begun
 
 

@@ -337,17 +337,14 @@ class Ledger:
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after the other."""
-        try:
+        # Who left, does not speak HTTP or is hung up on gets no orderly end.
+        with suppress(ConnectionError, asyncio.IncompleteReadError, ValueError, HungUp):
             while (request := await read_request(reader)) is not None:
                 method, path, _, body = request
                 status, answer = await self._answer(method, path, body)
                 await write_whole(writer, status, json.dumps(answer).encode())
-        except (ConnectionError, asyncio.IncompleteReadError, ValueError, HungUp):
-            pass  # it left, does not speak HTTP, or is hung up on
-        else:
             writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+            await writer.wait_closed()
 
     async def _answer(self, method: str, target: str, body: bytes) -> Answer:
         parts = urlsplit(target)

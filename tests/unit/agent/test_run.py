@@ -467,3 +467,13 @@ def test_each_call_of_a_model_leaves_a_row_the_failed_ones_too(tmp_path: Path) -
         ("r1", KEY, "scripted", ""),
         ("r1", KEY, "p", "busy"),
     ]
+
+
+def test_a_compaction_a_person_wants_leaves_its_rows_too(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("one " * 500), say("two"), say("notes"))
+    stage.window = 9_000
+    for name in ("r1", "r2"):
+        stage.run(Inbound(name, Address("t", "1"), "ann", "word " * 900, run_id=name))
+    asyncio.run(stage.runner.compact(KEY))
+    runs = [row.run for row in asyncio.run(stage.store.spent())]
+    assert runs[-1] == f"compact:{KEY}" and runs[:2] == ["r1", "r2"]

@@ -17,11 +17,12 @@ from homarus.config.paths import Paths
 from homarus.config.schema import Maintenance
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
-from homarus.core.message import user
+from homarus.core.message import Address, Inbound, user
 from homarus.sessions.maintenance import (
     BACKUPS,
     EVERY_S,
     FIRST_S,
+    KEPT_MS,
     Rules,
     Upkeep,
     over_budget,
@@ -226,5 +227,20 @@ def test_it_runs_a_while_after_the_start_and_then_each_day(tmp_path: Path) -> No
                     await asyncio.sleep(0.001)
             assert program.time.slept == [FIRST_S, EVERY_S]
             running.cancel()
+
+    played(tmp_path, body)
+
+
+def test_what_was_settled_long_ago_is_forgotten_and_what_was_not_stays(tmp_path: Path) -> None:
+    async def body(program: Program) -> None:
+        journal, now_ms = program.store.journal, program.clock.now_ms()
+        for name, at_ms in (("old", now_ms - KEPT_MS - 1), ("new", now_ms)):
+            inbound = Inbound(name, Address("test", "1"), "ann", "hi", run_id=name)
+            await journal.accept("agent:main:main", inbound, at_ms=0)
+            async with journal.lease("x") as lease, journal.commit() as unit:
+                unit.settle([name], lease, "answered", at_ms=at_ms)
+        await Upkeep(program).once()
+        assert await journal.accepted("old") is None
+        assert await journal.accepted("new") is not None
 
     played(tmp_path, body)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from homarus.core.message import Address, Inbound
-from homarus.sessions.recovery import KEPT_MS, MAX_AGE_MS, MAX_ATTEMPTS, plan, recover
+from homarus.sessions.recovery import MAX_AGE_MS, MAX_ATTEMPTS, plan, recover
 from homarus.store.journal import Accepted
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
@@ -72,18 +72,3 @@ def test_a_start_says_in_one_line_what_it_did(caplog: pytest.LogCaptureFixture) 
         asyncio.run(main())
     assert begun == [["new"]]
     assert "0 runs go on, 1 messages are begun, 1 parked" in caplog.text
-
-
-def test_what_was_settled_long_ago_is_forgotten() -> None:
-    clock = FakeClock()
-
-    async def main() -> None:
-        store = MemoryStore()
-        inbound = Inbound("a", Address("test", "1"), "ann", "hi", run_id="a")
-        await store.journal.accept(KEY, inbound, at_ms=0)
-        async with store.journal.lease("x") as lease, store.journal.commit() as unit:
-            unit.settle(["a"], lease, "answered", at_ms=clock.now_ms() - KEPT_MS - 1)
-        assert await recover(store.journal, clock, lambda _key, _rows: None) == []
-        assert await store.journal.accepted("a") is None
-
-    asyncio.run(main())

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from homarus.agent.run import Outcome, agent_of
+from homarus.agent.run import agent_of
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import Json
 from homarus.gateway.attachments import read_images
@@ -48,8 +48,6 @@ async def send(call: Call, params: SendParams) -> Json:
         stopped = await abort_runs(call, key, by="stop-command")
         return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
     run_id, memo = params.idempotency_key, call.gateway.memo
-    if (before := memo.answers.get(f"chat:{run_id}")) is not None:
-        return before
     is_going = memo.runs.going(run_id) or memo.runs.is_claimed(run_id)
     if is_going or run_id in call.host.live_runs():
         return {"runId": run_id, "status": "in_flight"}
@@ -68,7 +66,7 @@ async def send(call: Call, params: SendParams) -> Json:
         if spoken is None:
             await check_policy(call, key)
         try:
-            await begin(call, turn, lambda outcome: _remember(call, run_id, outcome))
+            await begin(call, turn)
         except Known as known:
             return _known(known.row)
     return {"runId": run_id, "status": "started"}
@@ -96,14 +94,6 @@ def _known(row: Accepted) -> Json:
     if row.state in {"answered", "silent"} or row.why == "aborted":
         return {"runId": row.id, "status": "ok"}
     raise RunFailed(row.id, row.why or BROKEN)
-
-
-def _remember(call: Call, run_id: str, outcome: Outcome | None) -> None:
-    if outcome and outcome.error is None:
-        answer: Json = {"runId": run_id, "status": "ok"}
-    else:
-        answer = RunFailed(run_id, str(outcome.error) if outcome else BROKEN)
-    call.gateway.memo.answers.put(f"chat:{run_id}", answer)
 
 
 class HistoryParams(Params):
