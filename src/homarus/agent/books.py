@@ -148,16 +148,20 @@ class Books:
         return "silent" if parse_reply(reply.text).silent else "answered", []
 
     async def report(self, why: str, told: str) -> None:
-        """There is no answer: the sender is told `told`, and the journal why."""
+        """There is no answer: the sender is told `told`, and the journal why.
+
+        That goes for what steered the run at its end, too, whether it was saved or not.
+        """
+        ids = [*self._ids, *(row.id for row in self._taken.values())]
         blocks = self.shape.fail(told) if self.shape else ()
         texts = [block.text for block in blocks] if self.shape else [told] if told else []
         parcels = await self._parcels(texts)
         try:
             async with self._store.commit() as unit:
                 # It may be one of an earlier process, that ends before it was taken over.
-                unit.start(self._ids, self._lease, run=self.run)
+                unit.start(ids, self._lease, run=self.run)
                 unit.settle(
-                    self._ids,
+                    ids,
                     self._lease,
                     "reported",
                     at_ms=self._now_ms(),

@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from homarus.providers.base import Delta, Provider, Request, TextDelta
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
 from homarus.sessions.session import Sessions
+from homarus.store.base import Unit
 from homarus.store.journal import Accepted, Lease, Parcel
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang, ScriptedProvider, say
@@ -58,14 +59,28 @@ def message(text: str = "hi", wishes: Wishes | None = None) -> Inbound:
     return Inbound("1", Address("test", "1"), "ann", text, wishes=wishes or Wishes(), run_id="r1")
 
 
+class SlowStore(MemoryStore):
+    """A store that takes its time to commit."""
+
+    commit_s = 0.0
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[Unit]:
+        async with super().commit() as unit:
+            yield unit
+            if self.commit_s:
+                await asyncio.sleep(self.commit_s)
+
+
 class Stage:
     """A Runner on a store in memory and a scripted model."""
 
     def __init__(self, folder: Path, *script: Message | ProviderError | Hang) -> None:
         self.provider: Provider = ScriptedProvider(script)
-        self.bus, clock, self.store = Bus(), FakeClock(patient=False), MemoryStore()
+        self.bus, clock, self.store = Bus(), FakeClock(patient=False), SlowStore()
         self.sessions = Sessions(self.store, clock)
         self.steering: list[Accepted] = []
+        self.steered: Callable[[], None] = lambda: None
         self.window, self.hooks = 200_000, Hooks()
         self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
         self.posted = 0
@@ -95,6 +110,8 @@ class Stage:
 
     def steer(self, _key: str) -> list[Accepted]:
         told, self.steering = self.steering, []
+        if told:
+            self.steered()
         return told
 
     def pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
@@ -310,6 +327,24 @@ def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
     assert {row.state for row in rows} == {"answered"} and {row.run for row in rows} == {"r1"}
     assert rows[0].reply == rows[1].reply != "" and rows[0].entry != rows[1].entry
     assert stage.parcels() == ["first", "second"]
+
+
+def test_what_steers_a_run_that_is_stopped_before_it_is_kept_ends_with_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("first"), say("second"))
+
+    def stop() -> None:
+        stage.store.commit_s = 0.05  # what came is not kept before the stop is felt
+        stage.runner.abort(KEY)
+
+    async def main() -> Outcome:
+        row = await stage.accept(message())
+        stage.steering = [await stage.accept(replace(message("and?"), id="2", run_id="r2"))]
+        stage.steered = stop
+        return await stage.runner(KEY, [row])
+
+    assert asyncio.run(main()).status == "aborted"
+    assert [stage.row(id_).state for id_ in ("r1", "r2")] == ["reported", "reported"]
+    assert stage.row("r2").run == "r1"
 
 
 def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
