@@ -17,13 +17,14 @@ from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
 from homarus.agent.reply import text as replies
 from homarus.channels import chunk
-from homarus.config import edit, refs, schema, variables
+from homarus.config import edit, refs, schema, variables, zone
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
 from homarus.core.errors import HomarusError
 from homarus.core.message import Message, Text, ToolReturn
 from homarus.core.text import utf16_len
 from homarus.gateway import hooks, identity, nodes
+from homarus.policy import access
 from homarus.sessions import (
     commands,
     directives,
@@ -364,6 +365,46 @@ def _abort_request(text: str, options: Json = None) -> Json:
     return commands.is_abort_request_text(text, (options or {}).get("botUsername"))
 
 
+def _mention(ask: Json) -> access.Mention:
+    return access.Mention(
+        required=ask["requireMention"],
+        detectable=ask["canDetectMention"],
+        mentioned=ask["wasMentioned"],
+        implied=ask.get("implicitMention", False),
+        elsewhere=ask.get("hasAnyMention", False),
+    )
+
+
+def _mention_gate(ask: Json) -> Json:
+    found = _mention(ask)
+    return {
+        "effectiveWasMentioned": access.is_addressed(found),
+        "shouldSkip": access.is_passed_over(found),
+    }
+
+
+def _command_gate(ask: Json) -> Json:
+    ordered = access.is_order(
+        _mention(ask),
+        is_command=ask["isGroup"] and ask["allowTextCommands"] and ask["hasControlCommand"],
+        may_command=ask["commandAuthorized"],
+    )
+    told = _mention_gate({**ask, "implicitMention": ordered or ask.get("implicitMention", False)})
+    return {**told, "shouldBypassMention": ordered}
+
+
+def _may_command(ask: Json) -> bool:
+    rolls = [access.Roll(roll["configured"], roll["allowed"]) for roll in ask["authorizers"]]
+    otherwise = ask.get("modeWhenAccessGroupsOff", "allow")
+    return access.may_command(rolls, grouped=ask["useAccessGroups"], otherwise=otherwise)
+
+
+def _active(config: Json, heartbeat: Json, at_ms: int) -> bool:
+    hours = heartbeat["activeHours"]
+    theirs = config.get("agents", {}).get("defaults", {}).get("userTimezone", "")
+    return zone.in_hours(hours["start"], hours["end"], hours.get("timezone", theirs), at_ms)
+
+
 def _duration(text: str, options: Json = None) -> Json:
     return units.parse_duration_ms(text, (options or {}).get("defaultUnit", "ms"))
 
@@ -583,6 +624,11 @@ TABLE: dict[str, Adapter] = {
     # misc
     "should_run_memory_flush": _flush,
     "parse_duration_ms": _duration,
+    "resolve_mention_gating": _mention_gate,
+    "resolve_mention_gating_with_bypass": _command_gate,
+    "resolve_command_authorized": _may_command,
+    "announce_idempotency_key": keys.announce_key,
+    "is_within_active_hours": _active,
     "parse_byte_size": _size,
     "parse_model_ref": _model_ref,
     "normalize_provider_id": refs.normalize_provider_id,

@@ -1,4 +1,4 @@
-"""The person's time zone: as configured, else this machine's."""
+"""The person's time: their zone as configured, else this machine's; their date, their hours."""
 
 import os
 from functools import lru_cache
@@ -49,3 +49,26 @@ def day_in(name: str, at_ms: int) -> str:
 
     zone = find_zone(name) if name else None
     return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d}"
+
+
+def in_hours(start: str, end: str, name: str, at_ms: int) -> bool:
+    """Whether it is between two times of the day there, as 08:00 and 24:00; past midnight, too.
+
+    The end is not in it. Hours that are no hours, or begin where they end, keep nobody away.
+    """
+    from datetime import datetime
+
+    first, last = _minutes(start), _minutes(end)
+    if first is None or last is None or first == last:
+        return True
+    now = datetime.fromtimestamp(at_ms / 1000, find_zone(name) if name else None)
+    minute = now.hour * 60 + now.minute
+    return first <= minute < last if first < last else minute >= first or minute < last
+
+
+def _minutes(time: str) -> int | None:
+    hours, colon, minutes = time.partition(":")
+    if not (colon and len(hours) == len(minutes) == 2 and (hours + minutes).isdecimal()):
+        return None
+    total = int(hours) * 60 + int(minutes)
+    return total if int(minutes) < 60 and total <= 24 * 60 else None

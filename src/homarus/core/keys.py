@@ -115,6 +115,12 @@ def parse_agent_key(key: str | None) -> AgentKey | None:
     return AgentKey(parts[1].strip(), ":".join(parts[2:]))
 
 
+def agent_of(key: str | None) -> str:
+    """The agent a session key names; one of another form belongs to the usual one."""
+    parsed = parse_agent_key(key)
+    return parsed.agent if parsed else DEFAULT_AGENT
+
+
 def classify(key: str | None) -> Shape:
     """What kind of text a key is."""
     text = (key or "").strip()
@@ -231,6 +237,11 @@ def is_subagent(key: str | None) -> bool:
 def subagent_depth(key: str | None) -> int:
     """How many agents stand between this conversation and a person."""
     return f":{(key or '').strip().lower()}".count(":subagent:")
+
+
+def announce_key(child: str, run: str) -> str:
+    """The idempotency key of what a sub-agent's run tells its parent: it is told once."""
+    return f"announce:v1:{child}:{run}"
 
 
 def is_cron(key: str | None) -> bool:

@@ -209,3 +209,8 @@ def test_scheduled_runs_have_keys_of_their_own() -> None:
 def test_a_hooks_key_is_known_in_every_spelling(key: str) -> None:
     assert keys.is_hook(key)
     assert not keys.is_hook("agent:main:main")
+
+
+def test_a_key_names_its_agent_and_any_other_text_the_usual_one() -> None:
+    assert keys.agent_of("agent:ops:main") == "ops"
+    assert keys.agent_of("global") == keys.agent_of(None) == keys.DEFAULT_AGENT
