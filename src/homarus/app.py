@@ -14,7 +14,7 @@ from homarus.agent.cast import Cast
 from homarus.agent.commands.table import Commands
 from homarus.agent.prompt.hearing import hear
 from homarus.agent.reply.shaping import Shape, shape_reply
-from homarus.agent.run import Outcome, Runner, agent_of
+from homarus.agent.run import Outcome, Runner
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
@@ -28,7 +28,7 @@ from homarus.config.zone import day_in, zone_name
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError
-from homarus.core.keys import store_key
+from homarus.core.keys import agent_of, store_key
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Outbound, StoppedBy
 from homarus.core.tasks import task_group
@@ -90,6 +90,7 @@ class App:
             words=self._words,
             pack=self._delivery.pack,
             posted=self._delivery.nudge,
+            stranded=lambda ids: self._reception.return_to(ids),
             watchdog=self.watchdog,
             fresh=lambda session, inbound: is_fresh(
                 self.loaded.config.session, session.record, inbound.address.channel, clock.now_ms()

@@ -163,9 +163,11 @@ async def post(journal: Journal, *parcels: Parcel) -> None:
         unit.post(*parcels)
 
 
-async def send(journal: Journal, parcel_id: str, state: ParcelState, **told: str) -> Lease:
+async def send(
+    journal: Journal, parcel_id: str, state: ParcelState, *, receipt: str = "", why: str = ""
+) -> Lease:
     held = await lease(journal)
     async with journal.commit() as unit:
         unit.send_started(parcel_id, held)
-        unit.send_ended(parcel_id, held, state, **told)  # type: ignore[arg-type] # receipt, why
+        unit.send_ended(parcel_id, held, state, receipt=receipt, why=why)
     return held

@@ -1,7 +1,7 @@
 """What every channel promises (channels/base.py), over every channel there is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -66,7 +66,7 @@ class LedgerPeer:
 
 
 @asynccontextmanager
-async def ledger_peer(flavour: Flavour) -> Any:
+async def ledger_peer(flavour: Flavour) -> AsyncIterator[LedgerPeer]:
     async with Ledger(flavour) as ledger:
         yield LedgerPeer(ledger, await asyncio.to_thread(make_channel, ledger.url))
 
@@ -139,7 +139,7 @@ async def wait_for(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def running(channel: Channel, desk: Desk) -> Any:
+async def running(channel: Channel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
     """The channel, connected for as long as the block lasts; its task."""
 
     async def live() -> None:
@@ -318,7 +318,7 @@ class Program:
 
 
 @asynccontextmanager
-async def program(channel: Channel) -> Any:
+async def program(channel: Channel) -> AsyncIterator[Program]:
     async with MemoryStore() as store, asyncio.TaskGroup() as group:
         clock, journal = FakeClock(), store.journal
         delivery = Delivery(journal, [channel], clock)

@@ -19,6 +19,7 @@ from homarus.store.journal import (
     Parcel,
     ParcelState,
     Settled,
+    State,
 )
 from tests.contract.journals import (
     CHAT,
@@ -38,6 +39,7 @@ from tests.contract.journals import (
     settle,
     start,
 )
+from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
 
 
 def test_a_message_is_kept_whole(run_journal: Run) -> None:
@@ -199,8 +201,10 @@ def test_rows_come_in_the_order_they_were_accepted(run_journal: Run) -> None:
         await settle(journal, made[1], held)
         ids = [row.id for row in (*made, other.row)]
 
-        async def found(*states: object, **asked: object) -> list[int]:
-            rows = await journal.rows(*states, **asked)  # type: ignore[arg-type] # as they come
+        async def found(
+            *states: State, session: str | None = None, limit: int | None = None
+        ) -> list[int]:
+            rows = await journal.rows(*states, session=session, limit=limit)
             return [ids.index(row.id) for row in rows]
 
         assert await found() == [0, 1, 2, 3, 4, 5, 6]
@@ -418,6 +422,25 @@ def test_a_parked_message_remembers_its_calls_until_it_is_given_up(run_journal: 
     run_journal(body)
 
 
+def test_the_calls_of_a_run_go_with_the_last_of_its_messages(run_journal: Run) -> None:
+    async def body(journal: Journal) -> None:
+        rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(4)]
+        held = await start(journal, *rows)
+        run = rows[0].id
+        async with journal.commit() as unit:
+            unit.call_started(run, held, "c1")
+            unit.settle([rows[0].id, rows[1].id], held, "parked", at_ms=20)
+            unit.settle([rows[2].id], held, "answered", at_ms=20)
+        assert await journal.discard(run, at_ms=21, why="w")
+        assert await journal.calls(run) == {"c1"}
+        await settle(journal, rows[3], held)
+        assert await journal.calls(run) == {"c1"}  # one is parked
+        assert await journal.discard(rows[1].id, at_ms=22, why="w")
+        assert await journal.calls(run) == frozenset()
+
+    run_journal(body)
+
+
 def test_a_parked_message_can_be_retried(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
@@ -572,24 +595,7 @@ def test_a_lease_has_one_holder_and_tokens_grow_for_ever(run_journal: Run) -> No
     tokens: list[int] = []
 
     async def body(journal: Journal) -> None:
-        holders = 0
-
-        async def hold() -> None:
-            nonlocal holders
-            async with journal.lease("session:x") as held:
-                holders += 1
-                assert holders == 1
-                await asyncio.sleep(0)
-                tokens.append(held.token)
-                assert held.name == "session:x"
-                holders -= 1
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(10):
-                group.create_task(hold())
-        async with journal.lease("a") as first, journal.lease("b") as second:
-            assert second.token > first.token > tokens[-1]
-            tokens.extend([first.token, second.token])
+        tokens.extend(await check_that_one_holds(journal.lease))
 
     run_journal(body)
     run_journal(body)
@@ -597,25 +603,7 @@ def test_a_lease_has_one_holder_and_tokens_grow_for_ever(run_journal: Run) -> No
 
 
 def test_a_cancelled_holder_gives_its_lease_back(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
-        held = asyncio.Event()
-
-        async def hold() -> None:
-            async with journal.lease("x"):
-                held.set()
-                await asyncio.Event().wait()
-
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(hold())
-            await held.wait()
-            waiting = group.create_task(hold())
-            await asyncio.sleep(0)
-            waiting.cancel()
-            task.cancel()
-        async with asyncio.timeout(30), journal.lease("x"):
-            pass
-
-    run_journal(body)
+    run_journal(lambda journal: check_that_a_cancelled_holder_gives_it_back(journal.lease, 30))
 
 
 def test_what_was_under_way_is_found_again_and_only_a_later_start_goes_on(run_journal: Run) -> None:

@@ -329,16 +329,20 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_promises_hold_whatever_happens(kind: str, request: pytest.FixtureRequest) -> None:
-    def machine() -> Machine:
-        if kind == "memory":
-            return Machine(memory_home())
-        if kind == "postgres":
-            return Machine(postgres_home(request.getfixturevalue("postgres_uri")))
-        folder = tempfile.TemporaryDirectory()
-        return Machine(sqlite_home(Path(folder.name)), folder.cleanup)
+    class Fresh(Machine):
+        """Each begins with a journal of its own."""
+
+        def __init__(self) -> None:
+            if kind == "memory":
+                super().__init__(memory_home())
+            elif kind == "postgres":
+                super().__init__(postgres_home(request.getfixturevalue("postgres_uri")))
+            else:
+                folder = tempfile.TemporaryDirectory()
+                super().__init__(sqlite_home(Path(folder.name)), folder.cleanup)
 
     run_state_machine_as_test(
-        machine,  # type: ignore[arg-type] # what makes one is as good
+        Fresh,
         settings=settings(
             max_examples=60 if kind == "memory" else 25,
             stateful_step_count=40,

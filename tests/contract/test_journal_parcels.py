@@ -25,8 +25,10 @@ def test_parcels_come_in_the_order_they_were_posted(run_journal: Run) -> None:
         await post(journal, parcel("p1"), parcel("p0", at_ms=5), parcel("i1", chat=elsewhere))
         await post(journal, parcel("p1", "other words"), parcel("p2"))
 
-        async def ids(*states: ParcelState, **asked: object) -> list[str]:
-            found = await journal.parcels(*states, **asked)  # type: ignore[arg-type] # as they come
+        async def ids(
+            *states: ParcelState, channel: str | None = None, limit: int | None = None
+        ) -> list[str]:
+            found = await journal.parcels(*states, channel=channel, limit=limit)
             return [one.id for one in found]
 
         assert await ids() == ["p1", "p0", "i1", "p2"]
@@ -72,8 +74,7 @@ def test_a_parcel_is_marked_before_and_after_it_is_sent(
         async with journal.commit() as unit:
             unit.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
         ended = await journal.parcel("p1")
-        told = {"state": state, "receipt": "x", "why": "w", "not_before_ms": 60}
-        assert ended == replace(sending, **told)  # type: ignore[arg-type] # fields of it
+        assert ended == replace(sending, state=state, receipt="x", why="w", not_before_ms=60)
         if state != "pending":
             with pytest.raises(LeaseLost):
                 async with journal.commit() as unit:

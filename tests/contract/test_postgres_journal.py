@@ -1,6 +1,8 @@
 """What is true of the journal in PostgreSQL alone: other processes, and a server that goes away."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import psycopg
@@ -8,7 +10,7 @@ import pytest
 
 from homarus.core.errors import LeaseLost, StoreError
 from homarus.core.message import Address, Inbound
-from homarus.store.journal import OPEN, Accepted, Journal
+from homarus.store.journal import OPEN, Accepted, Journal, Lease
 from homarus.store.postgres import PostgresJournal, open_journal
 from homarus.store.postgres_rows import MIGRATIONS
 
@@ -24,6 +26,19 @@ def schema() -> str:
 
 async def accept(journal: Journal) -> Accepted:
     return (await journal.accept("s", HELLO, at_ms=1)).row
+
+
+@asynccontextmanager
+async def two_processes(
+    uri: str, schema: str
+) -> AsyncIterator[tuple[PostgresJournal, PostgresJournal]]:
+    """What two of them have open: the same tables, by connections of their own."""
+    async with (
+        open_journal(uri, schema=schema) as one,
+        open_journal(uri, schema=schema) as other,
+        asyncio.timeout(60),
+    ):
+        yield one, other
 
 
 def end_connections(uri: str) -> None:
@@ -73,11 +88,7 @@ def test_a_server_that_is_not_there_is_said() -> None:
 
 def test_a_lease_is_one_processes_at_a_time(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
-        async with (
-            open_journal(postgres_uri, schema=schema) as one,
-            open_journal(postgres_uri, schema=schema) as other,
-            asyncio.timeout(60),
-        ):
+        async with two_processes(postgres_uri, schema) as (one, other):
             asked, taken = asyncio.Event(), asyncio.Event()
 
             async def take() -> int:
@@ -98,11 +109,7 @@ def test_a_lease_is_one_processes_at_a_time(postgres_uri: str, schema: str) -> N
 
 def test_a_waiter_that_is_cancelled_leaves_no_lock(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
-        async with (
-            open_journal(postgres_uri, schema=schema) as one,
-            open_journal(postgres_uri, schema=schema) as other,
-            asyncio.timeout(60),
-        ):
+        async with two_processes(postgres_uri, schema) as (one, other):
 
             async def take() -> None:
                 async with other.lease("session:x"):
@@ -122,11 +129,7 @@ def test_a_waiter_that_is_cancelled_leaves_no_lock(postgres_uri: str, schema: st
 
 def test_a_lost_connection_is_a_lost_lease(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
-        async with (
-            open_journal(postgres_uri, schema=schema) as one,
-            open_journal(postgres_uri, schema=schema) as other,
-            asyncio.timeout(60),
-        ):
+        async with two_processes(postgres_uri, schema) as (one, other):
             row = await accept(one)
             async with one.lease("session:x") as first:
                 async with one.commit() as unit:
@@ -185,11 +188,7 @@ def test_nobody_takes_over_between_the_look_and_the_commit(postgres_uri: str, sc
     """A unit that holds a row, and one that starts it anew: whoever is second waits."""
 
     async def main() -> None:
-        async with (
-            open_journal(postgres_uri, schema=schema) as one,
-            open_journal(postgres_uri, schema=schema) as other,
-            asyncio.timeout(60),
-        ):
+        async with two_processes(postgres_uri, schema) as (one, other):
             row = await accept(one)
             for _ in range(20):
                 async with one.lease("session:x") as first, one.commit() as unit:
@@ -198,12 +197,12 @@ def test_nobody_takes_over_between_the_look_and_the_commit(postgres_uri: str, sc
                     pass
                 kept: list[str] = []
 
-                async def work(first: object = first, kept: list[str] = kept) -> None:
+                async def work(first: Lease = first, kept: list[str] = kept) -> None:
                     try:
                         async with one.commit() as unit:
-                            unit.hold([row.id], first)  # type: ignore[arg-type] # the lease
-                            unit.call_started(row.id, first, "c")  # type: ignore[arg-type] # too
-                            unit.call_ended(row.id, first, "c")  # type: ignore[arg-type] # too
+                            unit.hold([row.id], first)
+                            unit.call_started(row.id, first, "c")
+                            unit.call_ended(row.id, first, "c")
                     except LeaseLost:
                         kept.append("late")
 

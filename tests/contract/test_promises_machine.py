@@ -107,7 +107,6 @@ class Life:
     """One process: from its start to its end, or its death."""
 
     def __init__(self, store: Store, group: asyncio.TaskGroup, world: "World") -> None:
-        self.dead = False
         self.world = world
         self.models, self.tools, self.approvals = Gate(), Gate(), Gate()
         clock = FakeClock(patient=False)
@@ -128,6 +127,7 @@ class Life:
             words=lambda _key, inbound: inbound.text,
             pack=self._pack,
             posted=lambda: None,
+            stranded=lambda ids: self.reception.return_to(ids),
             watchdog=Watchdog(),
             spend=Spend(store, schema.Spend, clock.now_ms, str),
             hooks=Hooks(),
@@ -287,6 +287,23 @@ class Promises(RuleBasedStateMachine):
     def stop(self, chat: int) -> None:
         """A person stops what a chat does."""
         self._call(lambda: self.life.reception.abort(f"agent:main:{chat}"))
+
+    @rule(again=st.booleans())
+    def decide(self, *, again: bool) -> None:
+        """A person has what is parked tried again, or gives it up."""
+
+        async def each() -> None:
+            journal = self.store.journal
+            for row in await journal.rows("parked"):
+                if not again:
+                    assert await journal.discard(row.id, at_ms=1, why="not needed")
+                    continue
+                assert await journal.retry(row.id, at_ms=1)
+                found = await journal.accepted(row.id)
+                assert found is not None
+                self.life.reception.put(row.session, found)
+
+        self.run(each())
 
     @rule(dies=st.booleans())
     def start_again(self, *, dies: bool) -> None:

@@ -15,6 +15,7 @@ from homarus.store.base import Entry, Header, SessionRecord, Spent, Store
 from homarus.store.journal import Lease, Parcel
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
+from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
 
 Body = Callable[[Store], Awaitable[None]]
 Run = Callable[[Body], None]
@@ -415,45 +416,13 @@ def test_a_reply_its_outcome_and_its_parcels_are_one_unit(run: Run) -> None:
 
 def test_a_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
     async def body(store: Store) -> None:
-        holders, tokens = 0, []
-
-        async def hold() -> None:
-            nonlocal holders
-            async with store.lease("session:x") as lease:
-                holders += 1
-                assert holders == 1
-                await asyncio.sleep(0)
-                tokens.append(lease.token)
-                assert lease.name == "session:x"
-                holders -= 1
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(10):
-                group.create_task(hold())
-        assert tokens == sorted(set(tokens)) and len(tokens) == 10
-        async with store.lease("a") as first, store.lease("b") as second:
-            assert second.token > first.token > tokens[-1]
+        await check_that_one_holds(store.lease)
 
     run(body)
 
 
 def test_a_cancelled_holder_gives_its_lease_back(run: Run) -> None:
-    async def body(store: Store) -> None:
-        held = asyncio.Event()
-
-        async def hold() -> None:
-            async with store.lease("x"):
-                held.set()
-                await asyncio.Event().wait()
-
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(hold())
-            await held.wait()
-            task.cancel()
-        async with asyncio.timeout(5), store.lease("x"):
-            pass
-
-    run(body)
+    run(lambda store: check_that_a_cancelled_holder_gives_it_back(store.lease, 5))
 
 
 def test_what_is_read_is_a_copy(run: Run) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from homarus.gateway.server import DRAIN_S
 from tests.crash.conftest import MakeRig
 from tests.crash.rig import Rig, wait_for
 from tests.crash.storm import ECHO
@@ -50,6 +51,20 @@ def test_row_18_told_to_end_while_a_run_is_live(make_rig: MakeRig, times: int) -
     rig.start()
     told = rig.settle()
     assert sorted(told.answered) == sorted([first["id"], late["id"]])
+    assert "Traceback" not in rig.output
+
+
+def test_row_18_told_to_end_while_a_run_takes_longer_than_that_is_waited_for(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig()
+    told = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000} MOCK:echo")
+    rig.start()
+    rig.wait_ready()
+    wait_for(lambda: begun(rig, told["nonce"]), "the run begins")
+    assert end(rig, times=1) < DRAIN_S + EXIT_S
+    rig.start()
+    assert rig.settle().answered == [told["id"]]
     assert "Traceback" not in rig.output
 
 

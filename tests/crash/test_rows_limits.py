@@ -23,7 +23,7 @@ from tests.crash.storm import ECHO, leave_a_mark
 COMMITS = 12  # more than one turn makes
 
 
-@pytest.mark.parametrize("at", range(1, COMMITS, 2))
+@pytest.mark.parametrize("at", range(1, COMMITS))
 def test_row_21_no_room_at_the_nth_commit_of_a_turn(make_rig: MakeRig, at: int) -> None:
     """What cannot be kept is not acknowledged, or is told; with room again, it goes on."""
     rig = make_rig()
@@ -50,14 +50,31 @@ def test_row_21_no_room_at_the_start_refuses_it_with_the_reason(make_rig: MakeRi
     wait_for(lambda: rig.row(told["id"]).state == "parked" or None, "it is parked")
 
 
+@pytest.mark.parametrize("at", [1, 4])
+def test_row_21_no_room_from_a_commit_on_until_the_next_start(make_rig: MakeRig, at: int) -> None:
+    """Before anything was kept, and in the middle of a turn. It stays, and acknowledges no more."""
+    rig = make_rig()
+    rig.start(f"store.commit:enospc:{at}+")
+    told = [rig.offer(leave_a_mark(rig.side), f"chat-{n}") for n in range(3)]
+    wait_for(lambda: "no room to write" in rig.logged(), "it is said aloud")
+    found = rig.verdict(within_s=600)
+    assert not found.answered and not found.lost
+    assert at > 1 or sorted(found.waiting) == sorted(one["id"] for one in told)
+    assert rig.gateway is not None and not rig.gateway.ended(), "it stays, and waits for room"
+    rig.kill()
+    rig.start()
+    assert sorted(rig.settle().answered) == sorted(one["id"] for one in told)
+    assert max(rig.side_effects(one["nonce"]) for one in told) <= 1
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes; only root can make one."""
+    """A file system of a few megabytes; as a rule only root can make one."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a small file system can only be mounted by root")
+        pytest.skip("no small file system can be mounted here: that takes root")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 
@@ -81,6 +98,22 @@ def test_row_21_a_disk_that_is_full_and_then_is_not(make_rig: MakeRig, small_dis
     assert max(rig.side_effects(one["nonce"]) for one in during) <= 1
     later = rig.offer(ECHO, "another")
     assert later["id"] in rig.settle(reported=True).answered
+
+
+def test_row_21_a_disk_that_fills_in_the_middle_of_a_turn(
+    make_rig: MakeRig, small_disk: Path
+) -> None:
+    """Not even that the run failed can be written down; with room again, it goes on."""
+    rig = make_rig(state=small_disk)
+    rig.start()
+    told = rig.offer(leave_a_mark(rig.side, "sleep 2"))
+    wait_for(lambda: rig.side_effects(told["nonce"]) or None, "the tool runs")
+    filler = small_disk / "filler"
+    fill(filler)
+    wait_for(lambda: "could not be written down" in rig.logged(), "it is said aloud")
+    filler.unlink()
+    assert rig.settle().answered == [told["id"]]
+    assert rig.side_effects(told["nonce"]) == 1
 
 
 def fill(file: Path) -> None:

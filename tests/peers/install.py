@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.e2e.program import Done
+
 ORIGINAL = "2026.2.17"
 INSTALL_S = 900
+COMMAND_S = 180  # its first start compiles all of it
 # What it stands on, to the last version and hash. libsignal comes from a repository by default,
 # linkedom's newest breaks it, and strip-ansi is used without being declared. Made anew there by
 #   npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts
@@ -31,6 +34,33 @@ class Original:
 
     def command(self, *args: str) -> list[str]:
         return [str(self.node), str(self.entry), *args]
+
+    def run(self, *args: str, env: Mapping[str, str], cwd: Path) -> Done:
+        """A command of it, until it ends."""
+        done = subprocess.run(
+            self.command(*args),
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+def bare_env(home: Path) -> dict[str, str]:
+    """A home, and nothing of ours; it compiles itself at the first start, and keeps that."""
+    compiled = cache() / "tmp"
+    compiled.mkdir(exist_ok=True)
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "NO_COLOR": "1",
+        "TMPDIR": str(compiled),
+    }
 
 
 def cache() -> Path:

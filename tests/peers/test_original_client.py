@@ -6,9 +6,7 @@ our log shows the client.
 """
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,12 +19,11 @@ from websockets.sync.client import connect
 from homarus.testing.model_server import Call, CallTools, Delay, Hold, ModelServer, Say
 from tests.e2e.program import Done
 from tests.peers.gateway import TOKEN, Running
-from tests.peers.install import Original, cache, debian
+from tests.peers.install import Original, bare_env, debian
 from tests.peers.screen import shown
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
 
-COMMAND_S = 180  # its first start compiles all of it
 KEY = "agent:main:main"
 # An answer that comes sooner than its terminal has noted the question leaves it waiting for ever.
 THINK = Delay(0.5)
@@ -81,15 +78,9 @@ Ask: TypeAlias = Callable[..., Done]
 @pytest.fixture
 def env(gateway: Running, tmp_path: Path) -> dict[str, str]:
     """An empty home; the gateway is named by the environment alone."""
-    compiled = cache() / "tmp"  # it compiles itself at the first start, and keeps that here
-    compiled.mkdir(exist_ok=True)
     return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "LANG": "C.UTF-8",
-        "NO_COLOR": "1",
+        **bare_env(tmp_path),
         "TERM": "xterm-256color",
-        "TMPDIR": str(compiled),
         "OPENCLAW_GATEWAY_PORT": str(gateway.port),
         "OPENCLAW_GATEWAY_TOKEN": TOKEN,
     }
@@ -98,17 +89,7 @@ def env(gateway: Running, tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def ask(original: Original, env: dict[str, str], tmp_path: Path) -> Ask:
     def run(*args: str) -> Done:
-        done = subprocess.run(
-            original.command(*args),
-            env=env,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_S,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return original.run(*args, env=env, cwd=tmp_path)
 
     return run
 

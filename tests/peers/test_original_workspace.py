@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ from homarus.agent.workspace import read_state
 from homarus.testing.model_server import ModelServer, Say
 from tests.e2e.program import Home
 from tests.peers.gateway import new_home
-from tests.peers.install import Original, cache
+from tests.peers.install import Original, bare_env
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
 
-SETUP_S = 180
 EXPECTED = {"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md"}
 
 
@@ -35,26 +33,8 @@ def lived_in(original: Original, tmp_path: Path) -> Path:
     """What `setup` of the original makes, with a memory added by hand."""
     home, workspace = tmp_path / "original", tmp_path / "workspace"
     home.mkdir()
-    compiled = cache() / "tmp"
-    compiled.mkdir(exist_ok=True)
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "NO_COLOR": "1",
-        "TMPDIR": str(compiled),
-    }
-    done = subprocess.run(
-        original.command("setup", "--workspace", str(workspace)),
-        env=env,
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SETUP_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = original.run("setup", "--workspace", str(workspace), env=bare_env(home), cwd=home)
+    assert done.status == 0, done.err
     (workspace / "MEMORY.md").write_text("- Ann's boat is called Lobster.\n", encoding="utf-8")
     return workspace
 
@@ -106,17 +86,9 @@ def test_our_workspace_is_one_the_original_leaves_alone(
     assert home.run("agent", "--message", "Hello", "--json").status == 0
     (workspace / "BOOTSTRAP.md").unlink()
     before = contents(workspace)
-    env = {**home.env, "HOME": str(tmp_path / "original"), "NO_COLOR": "1"}
-    env["TMPDIR"] = str(cache() / "tmp")
-    subprocess.run(
-        original.command("setup", "--workspace", str(workspace)),
-        env=env,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=SETUP_S,
-        check=True,
-    )
+    env = {**home.env, **bare_env(tmp_path / "original")}
+    done = original.run("setup", "--workspace", str(workspace), env=env, cwd=tmp_path)
+    assert done.status == 0, done.err
     after = contents(workspace)
     assert "BOOTSTRAP.md" not in after
     ours = {name: data for name, (data, _) in before.items() if not name.startswith(".")}

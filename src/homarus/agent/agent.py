@@ -43,8 +43,6 @@ class Agent:
 
 def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
     """An agent as the config has it; `tools` is what holds for every agent."""
-    own = settings.tools
-    says_loops = own is not None and "loop_detection" in own.model_fields_set
     return Agent(
         id=settings.id,
         name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
@@ -62,12 +60,17 @@ def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,
         compaction=settings.compaction,
-        loops=own.loop_detection if own and says_loops else tools.loop_detection,
+        loops=who_says("loop_detection", settings.tools, tools).loop_detection,
         is_named=settings.name != settings.id,
         timezone=settings.timezone,
         aliases=settings.aliases,
         envelope=_envelope(settings),
     )
+
+
+def who_says(name: str, own: Tools | None, common: Tools) -> Tools:
+    """Whose word counts for one setting of the tools: the agent's, where it has a word on it."""
+    return own if own is not None and name in own.model_fields_set else common
 
 
 def _envelope(settings: AgentSettings) -> Envelope:

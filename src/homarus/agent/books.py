@@ -9,7 +9,7 @@ parcels. What another run has taken over meanwhile, this one can no longer write
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from homarus.agent.reply.shaping import Shape
 from homarus.agent.reply.text import parse_reply
@@ -35,6 +35,9 @@ class Pack(Protocol):
     ) -> Sequence[Parcel]: ...
 
 
+# Told of messages whose end could not be written down: somebody must come back to them.
+Stranded: TypeAlias = Callable[[Sequence[str]], None]
+
 _MAX_WHY_CHARS = 300
 
 
@@ -51,13 +54,16 @@ class Books:
         posted: Callable[[], None],
         now_ms: Callable[[], int],
         hooks: Hooks,
+        stranded: Stranded,
     ) -> None:
         self.shape: Shape | None = None  # once it is known how the sender's chat is told
-        self._hooks = hooks
+        self._hooks, self._stranded = hooks, stranded
         self._store, self._journal, self._lease = store, store.journal, lease
         self._pack, self._posted, self._now_ms = pack, posted, now_ms
         self._first = rows[0]
         self._ids = [row.id for row in rows]
+        self._runs = {row.run or row.id for row in rows}  # those that have worked on them
+        self._open_calls: frozenset[str] = frozenset()
         self._taken: dict[int, Accepted] = {}  # by the identity of the message it became
         self._spent: list[Spent] = []  # calls of models, not yet written down
 
@@ -76,6 +82,8 @@ class Books:
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
             entry = entries[-1].id if entries else ""
             unit.start(self._ids, self._lease, run=self.run, session_id=session_id, entry=entry)
+            for call_id in self._open_calls:  # perhaps of a run by another name
+                unit.call_started(self.run, self._lease, call_id)
 
         return also
 
@@ -122,13 +130,15 @@ class Books:
 
     async def open_calls(self) -> frozenset[str]:
         """The calls that were begun before this run took over, and have no result."""
-        return await self._journal.calls(self.run)
+        found = [await self._journal.calls(run) for run in self._runs]
+        self._open_calls = frozenset().union(*found)
+        return self._open_calls
 
     async def finish(self, session: Session, reply: Message) -> None:
         """The answer, its outcome and its parcels, in one commit."""
         outcome, texts = self._ending(reply)
-        calls, self._spent = self._spent, []
         parcels = await self._parcels(texts)
+        calls, self._spent = self._spent, []
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
             reply_id, at_ms = entries[-1].id, self._now_ms()
@@ -173,6 +183,7 @@ class Books:
             return  # whoever has it now will say how it ended
         except StoreError:
             log.exception("run %s ended, and that could not be written down", self.run)
+            self._stranded(ids)
             return
         if parcels:
             self._posted()
@@ -182,8 +193,10 @@ class Books:
         inbound, parcels = self._first.inbound, list[Parcel]()
         if inbound is None:
             return parcels
+        number = 0  # of all parts, also those that are not sent: no two have the same id
         for text in texts:
-            for parcel in self._pack(inbound, self.run, text, len(parcels)):
+            for parcel in self._pack(inbound, self.run, text, number):
+                number += 1
                 sent = await self._hooks.message_sending(
                     Outbound(parcel.address, parcel.text, parcel.id)
                 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from homarus.agent import workspace
-from homarus.agent.agent import Agent, make_agent
+from homarus.agent.agent import Agent, make_agent, who_says
 from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings
 from homarus.config.schema import Config
@@ -35,7 +35,7 @@ class Cast:
         if agent_id not in self._tools:
             agent = self.agent(agent_id)
             own = agent_settings(self._config(), self._paths, agent_id).tools
-            timeout_s = (own or self._config().tools).exec.timeout_sec
+            timeout_s = who_says("exec", own, self._config().tools).exec.timeout_sec
             every = Registry.from_modules(file_tools, search_tools)
             all_tools = Registry([*every, exec_tool(float(timeout_s))])
             self._tools[agent_id] = all_tools.where(

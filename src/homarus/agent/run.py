@@ -6,16 +6,15 @@ from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from homarus.agent.agent import Agent
-from homarus.agent.books import Books, Pack
+from homarus.agent.books import Books, Pack, Stranded
 from homarus.agent.context.compact import Compaction
 from homarus.agent.context.conversation import Conversation, Views
 from homarus.agent.prompt.composer import Composer
-from homarus.agent.prompt.injection import texts_of, with_texts
 from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
 from homarus.agent.reply.excuse import excuse
 from homarus.agent.reply.shaping import Shape
-from homarus.agent.scene import Scene
+from homarus.agent.scene import Scene, compact
 from homarus.agent.spend import Spend, metered
 from homarus.agent.tally import Call, Tallied, spent
 from homarus.config.zone import day_in
@@ -37,7 +36,7 @@ from homarus.core.event import (
     RunStarted,
 )
 from homarus.core.faults import fault
-from homarus.core.keys import parse_agent_key
+from homarus.core.keys import agent_of
 from homarus.core.lanes import Lanes
 from homarus.core.message import (
     Inbound,
@@ -96,7 +95,7 @@ class _Live:
     key: str
     emit: Callable[[Fact], None]
     attempts: list[AttemptFailed] = field(default_factory=list)
-    scope: asyncio.Timeout | None = None  # None until it is in its lane
+    scope: asyncio.Timeout | None = None  # while it can be stopped: in its lane, at work
     aborted: bool = False
     stopped_by: StoppedBy | None = None  # when a person did it
     shape: Shape | None = None
@@ -121,7 +120,7 @@ class _Live:
 
     def abort(self) -> None:
         self.aborted = True
-        if self.scope and not self.scope.expired():  # else it is ending already
+        if self.scope and not self.scope.expired():  # else it has not begun, or is ending
             self.scope.reschedule(0)
 
 
@@ -144,6 +143,7 @@ class Runner:
         words: Words,
         pack: Pack,
         posted: Callable[[], None],
+        stranded: Stranded,
         watchdog: Watchdog,
         spend: Spend,
         hooks: Hooks,
@@ -158,7 +158,7 @@ class Runner:
         self._bus, self._lanes = bus, lanes
         self._tools, self._agent, self._connect = tools, agent, connect
         self._ask, self._steering, self._words = ask, steering, words
-        self._pack, self._posted = pack, posted
+        self._pack, self._posted, self._stranded = pack, posted, stranded
         self.composer = Composer()
         self._live: dict[str, _Live] = {}
 
@@ -179,7 +179,7 @@ class Runner:
                 books = Books(
                     self._store, rows, lease,
                     pack=self._pack, posted=self._posted, now_ms=self._clock.now_ms,
-                    hooks=self._hooks,
+                    hooks=self._hooks, stranded=self._stranded,
                 )  # fmt: skip
                 outcome = await self._attempt(rows, text, books, live)
                 if outcome.status == "aborted":
@@ -238,6 +238,8 @@ class Runner:
                 outcome = _stopped(outcome, live)
             except HomarusError as exc:
                 outcome = replace(outcome, error=exc)
+            finally:
+                live.scope = None
 
         def broke(exc: Exception) -> None:
             nonlocal outcome
@@ -259,17 +261,9 @@ class Runner:
             agent.id, live.key, live.run_id, str(agent.workspace), inbound.address.channel
         )
         session = live.session = await self._open(rows[0], inbound, agent, live.where)
-        provider, model = await self._connect(
-            Wish(
-                agent.id,
-                wishes.model or session.model or agent.model,
-                agent.fallbacks,
-                session.profile,
-                locked=session.profile_locked,
-            )
-        )
+        provider, model = await self._connect(_wish(agent, session, wishes.model))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
-        anew = session.session_id if session.leaf is None and not rows[0].entry else ""
+        anew = "" if session.is_used or rows[0].entry else session.session_id
         live.shape = books.shape = self._shape(session, inbound, thinking, anew)
         live.tell(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, self._spend, model, live.run_id)
@@ -320,7 +314,7 @@ class Runner:
             before = session.session_id
             await self._hooks.session_end(where, before, len(session.messages))
             await session.reset()
-        if session.leaf is None:
+        if not session.is_used:
             await self._hooks.session_start(where, session.session_id, before)
         return session
 
@@ -387,10 +381,7 @@ class Runner:
     ) -> Conversation:
         """A session's conversation with a model, with the prompt it has now."""
         tools = self._tools(agent.id).specs()
-        where = Where(agent.id, session.key, "", str(agent.workspace))
-        files = self.composer.files(agent, session.key)
-        if not self._hooks.is_empty:
-            files = with_texts(files, await self._hooks.agent_bootstrap(where, texts_of(files)))
+        files = await self.composer.hooked_files(agent, session.key, self._hooks)
         prompt = self.composer.compose(
             agent, session.key, model, tools, files=files, entry=session.record.data
         )
@@ -411,8 +402,7 @@ class Runner:
         agent, lane = self._agent(agent_of(key)), f"session:{key}"
         async with self._lanes.enter(lane, "main"):
             session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
-            wish = Wish(agent.id, session.model or agent.model, agent.fallbacks, session.profile)
-            provider, model = await self._connect(wish)
+            provider, model = await self._connect(_wish(agent, session))
             run, calls = f"compact:{key}", list[Call]()
             provider = metered(provider, self._spend, model, run)
             provider = Tallied(provider, model.ref, calls.append)
@@ -422,8 +412,11 @@ class Runner:
                 at_ms = self._clock.now_ms()
                 unit.add_spent(*(spent(call, run, key, at_ms) for call in calls))
 
+            where = Where(agent.id, key, "", str(agent.workspace))
             try:
-                return await talk.compact(also, instructions=instructions, wanted=True)
+                return await compact(
+                    talk, self._hooks, where, also, instructions=instructions, wanted=True
+                )
             finally:
                 self._spend.end(run)
 
@@ -433,6 +426,12 @@ def _merged(rows: Sequence[Accepted], text: str) -> Inbound:
     messages = [row.inbound for row in rows if row.inbound]
     images = tuple(image for message in messages for image in message.images)
     return replace(messages[0], text=text or messages[0].text, images=images)
+
+
+def _wish(agent: Agent, session: Session, model: str | None = None) -> Wish:
+    """Who should answer: the model a message asks for, else the session's, else the agent's."""
+    ref, locked = model or session.model or agent.model, session.profile_locked
+    return Wish(agent.id, ref, agent.fallbacks, session.profile, locked=locked)
 
 
 def _stopped(outcome: Outcome, live: _Live) -> Outcome:
@@ -445,16 +444,10 @@ def _stopped(outcome: Outcome, live: _Live) -> Outcome:
     return replace(outcome, error=late)
 
 
-def agent_of(key: str) -> str:
-    """The agent a session key names."""
-    parsed = parse_agent_key(key)
-    return parsed.agent if parsed else "main"
-
-
 def _level(asked: str | None, model: Model) -> ThinkLevel:
     """How hard to think: as asked; when nobody asked, a little where the model can."""
     if asked is None:
-        return "low" if model.reasoning else "off"
+        return model.usual_thinking
     level = think_level(asked)
     if level is None:
         raise UnknownName("thinking level", asked, think_levels(model.provider, model.id))

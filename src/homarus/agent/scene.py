@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from homarus.agent.books import Books
 from homarus.agent.context import flush
-from homarus.agent.context.compact import MAX_PER_TURN, room_in
+from homarus.agent.context.compact import MAX_PER_TURN, Compaction, room_in
 from homarus.agent.context.conversation import Conversation
 from homarus.agent.loop import Turn, run_loop
 from homarus.agent.repeats import Repeats
@@ -23,6 +23,7 @@ from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal, Where
 from homarus.policy.decide import Verdict, decide
 from homarus.providers.base import Provider, Request
+from homarus.sessions.session import Also
 from homarus.sessions.transcript import interrupted
 from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
@@ -68,11 +69,7 @@ class Scene:
 
     async def _compact(self) -> None:
         self.tell(CompactionStarted())
-        messages = self.talk.session.messages
-        tokens = self.talk.look(messages).tokens
-        await self.hooks.before_compaction(self.where, len(messages), tokens)
-        done = await self.talk.compact(self.books.hold)
-        await self.hooks.after_compaction(self.where, len(messages), done.tokens_after)
+        await compact(self.talk, self.hooks, self.where, self.books.hold)
         self.tell(CompactionEnded(will_retry=True))
 
     def _turn(self) -> Turn:
@@ -166,6 +163,23 @@ class Scene:
             finish=_unkept,
         )
         await run_loop(unseen, [*talk.session.messages[:-1], asked])
+
+
+async def compact(
+    talk: Conversation,
+    hooks: Hooks,
+    where: Where,
+    also: Also,
+    *,
+    instructions: str = "",
+    wanted: bool = False,
+) -> Compaction:
+    """Put the old part of a conversation away; hooks are told before and after."""
+    messages = talk.session.messages  # the same list afterwards, with what is left
+    await hooks.before_compaction(where, len(messages), talk.look(messages).tokens)
+    done = await talk.compact(also, instructions=instructions, wanted=wanted)
+    await hooks.after_compaction(where, len(messages), done.tokens_after)
+    return done
 
 
 def _unseen(_fact: Fact) -> None:

@@ -2,8 +2,9 @@
 
 `Spend` keeps the accounts, `Metered` is a provider that pays from them. What a call can cost at
 most is held before it is made: its prompt, and an answer no longer than the money allows. So a
-cap is never passed, also when several runs spend at once. The day's account is a small record of
-the store; what a crash left held counts as spent. Without a cap nothing is written.
+cap is never passed, also when several runs spend at once; only a fallback dearer than the model
+that is asked first may cost more than was held. The day's account is a small record of the store;
+what a crash left held counts as spent. Without a cap nothing is written.
 """
 
 import logging

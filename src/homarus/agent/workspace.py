@@ -149,9 +149,15 @@ def _extra(used: list[Path], home: Path, state: Path) -> list[Advice]:
                 "move it away, or name it in agents.list or agents.defaults.workspace",
             )
             for path in found
-            if is_lived_in(path)
+            if is_lived_in(path) and not _is_of_a_profile(path, home)
         ]
     return []
+
+
+def _is_of_a_profile(path: Path, home: Path) -> bool:
+    """Another profile's workspace stands beside ours; that profile has a folder of its own."""
+    mark, _, name = path.name.partition("-")
+    return bool(mark and name) and (home / f".openclaw-{name}").is_dir()
 
 
 def _alone(workspace: Path) -> bool:

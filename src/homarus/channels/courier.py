@@ -142,6 +142,9 @@ class Courier:
 
     async def _wait(self) -> None:
         """Until something happens, or it is time to look again."""
+        if self._due:  # looked at already, and gone to when a live chat is done
+            await self._wake.wait()
+            return
 
         async def ring() -> None:
             await self._clock.sleep(max(0.0, self._look_at_s - self._clock.monotonic()))

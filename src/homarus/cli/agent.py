@@ -7,7 +7,7 @@ import sys
 import click
 
 from homarus.cli.desk import Answer, open_desk
-from homarus.cli.reach import Reach, reach_options, warn
+from homarus.cli.reach import Reach, as_json_option, reach_options, warn
 from homarus.core.message import Wishes
 
 
@@ -20,7 +20,7 @@ from homarus.core.message import Wishes
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.001), help="Seconds to wait.")
 @click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
 @reach_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 def command(
     message: str,
     agent_id: str | None,
@@ -28,9 +28,7 @@ def command(
     model: str | None,
     thinking: str | None,
     timeout_s: float | None,
-    url: str | None,
-    token: str | None,
-    password: str | None,
+    reach: Reach,
     *,
     local: bool,
     as_json: bool,
@@ -40,7 +38,6 @@ def command(
     if not text.strip():
         raise click.UsageError("--message is empty")
     wishes = Wishes(model=model, thinking=thinking, timeout_s=timeout_s)
-    reach = Reach(url, token, password)
     answer = asyncio.run(_ask(text, session_key, agent_id, wishes, reach, local=local))
     if answer.aborted:
         raise click.Abort

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import click
 from homarus.agent import roster
 from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
 from homarus.agent.workspace import seed
-from homarus.cli.reach import Reach, find_own, is_running, open_gateway
+from homarus.cli.reach import Reach, as_json_option, find_own, is_running, open_gateway
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths, shorten
 from homarus.config.resolve import agent_settings, agents, default_agent
@@ -22,7 +21,6 @@ from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import nearest, one_line, reveal
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _MAX_FILE_BYTES = 1_000_000
 
 
@@ -174,7 +172,8 @@ async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
     from homarus.store.sqlite import open_store
 
     settings = agent_settings(loaded.config, paths, agent)
-    now_ms = time.time_ns() // 1_000_000
+    clock = SystemClock()
+    now_ms = clock.now_ms()
     removed = 0
 
     def remove(tree: dict[str, Json]) -> Json:
@@ -183,7 +182,7 @@ async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
         return changed
 
     async with open_store(paths.state) as store:
-        sessions = Sessions(store, SystemClock())
+        sessions = Sessions(store, clock)
         for record in await store.sessions(agent=agent):
             await sessions.delete(record.key, now_ms)
         write(paths, os.environ, remove)

@@ -27,14 +27,11 @@ def command(
     agent_id: str | None,
     session_key: str | None,
     model: str | None,
-    url: str | None,
-    token: str | None,
-    password: str | None,
+    reach: Reach,
     *,
     local: bool,
 ) -> None:
     """Talk with an agent in this terminal."""
-    reach = Reach(url, token, password)
     asyncio.run(_chat(agent_id, session_key, model, reach, local=local))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.reach import Reach, find_own, is_running, reach_options
+from homarus.cli.reach import Reach, as_json_option, find_own, is_running, reach_options
 from homarus.config.document import KeyPath, Value, parse, plain
 from homarus.config.edit import get_path, parse_path, set_path, show_path, unset_path
 from homarus.config.load import read_raw
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # what asks a gateway takes a while to load
     from homarus.cli.settings import Changed, Verdict
     from homarus.core.message import Json
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 local_option = click.option(
     "--local", is_flag=True, help="Work on the file itself, without a gateway."
 )
@@ -33,22 +32,14 @@ def command() -> None:
 
 @command.command()
 @click.argument("path", required=False)
-@as_json
+@as_json_option
 @local_option
 @reach_options
-def get(
-    path: str | None,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-    local: bool,
-) -> None:
+def get(path: str | None, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Print a setting as it is written, or all of them; in sections, secrets are hidden."""
     steps = parse_path(path) if path else ()
     try:
-        value = get_path(_read(Reach(url, token, password), local=local), steps)
+        value = get_path(_read(reach, local=local), steps)
     except LookupError:
         raise _absent(steps) from None
     if isinstance(value, dict | list):
@@ -65,39 +56,20 @@ def get(
 @click.option("--json", "as_json", is_flag=True, help="VALUE must be JSON5; print one JSON object.")
 @local_option
 @reach_options
-def set_(
-    path: str,
-    value: str,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-    local: bool,
-) -> None:
+def set_(path: str, value: str, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Set PATH to VALUE: JSON5 when it can be read so, else the text itself."""
     steps = parse_path(path)
     said = _value(value, strict=as_json)
-    changed = _change(
-        Reach(url, token, password), lambda tree: set_path(tree, steps, said), local=local
-    )
+    changed = _change(reach, lambda tree: set_path(tree, steps, said), local=local)
     _print(changed, f"{show_path(steps)} is set", as_json=as_json)
 
 
 @command.command()
 @click.argument("path")
-@as_json
+@as_json_option
 @local_option
 @reach_options
-def unset(
-    path: str,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-    local: bool,
-) -> None:
+def unset(path: str, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Remove PATH."""
     steps = parse_path(path)
 
@@ -107,28 +79,19 @@ def unset(
         except LookupError:
             raise _absent(steps) from None
 
-    changed = _change(Reach(url, token, password), remove, local=local)
+    changed = _change(reach, remove, local=local)
     _print(changed, f"{show_path(steps)} is removed", as_json=as_json)
 
 
 @command.command()
-@as_json
+@as_json_option
 @local_option
 @reach_options
 @click.pass_context
-def validate(
-    ctx: click.Context,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-    local: bool,
-) -> None:
+def validate(ctx: click.Context, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Check the configuration and say everything that is wrong with it."""
     from homarus.cli.settings import work
 
-    reach = Reach(url, token, password)
     found = work(reach, lambda settings: settings.judge(), local=local)
     if as_json:
         click.echo(json.dumps(_verdict_json(found), ensure_ascii=False))

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import click
 
 from homarus.agent.workspace import SEEDED, advise
+from homarus.cli.reach import as_json_option
 from homarus.config.check import unbuilt
 from homarus.config.load import Examined, examine
 from homarus.config.paths import Paths, shorten
@@ -42,7 +43,7 @@ class Finding:
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 def command(*, as_json: bool) -> None:
     """Look for what is wrong and say how to mend it."""
     paths = Paths.find(os.environ)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homarus.cli.reach import Reach, open_gateway, reach_options, restart_self, warn
+from homarus.cli.reach import Reach, as_json_option, open_gateway, reach_options, restart_self, warn
 from homarus.config.paths import Paths, shorten
 from homarus.core.errors import Unavailable, UserError
 from homarus.core.message import Json
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _STOP_S = 15.0
 _RESTART_S = 20.0
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _timeout_option = click.option(
     "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
 )
@@ -59,7 +58,7 @@ def _run(port: int | None, bind: str | None) -> None:
 
 
 @command.command("status")
-@_json_option
+@as_json_option
 def status(*, as_json: bool) -> None:
     """Say whether a gateway serves this state directory, and where."""
     running = _find()
@@ -99,10 +98,10 @@ async def _look(reach: Reach) -> dict[str, Json]:
 
 @command.command("probe")
 @reach_options
-@_json_option
-def probe(url: str | None, token: str | None, password: str | None, *, as_json: bool) -> None:
+@as_json_option
+def probe(reach: Reach, *, as_json: bool) -> None:
     """Connect, and say how that went."""
-    found = asyncio.run(_look(Reach(url, token, password)))
+    found = asyncio.run(_look(reach))
     if as_json:
         click.echo(json.dumps({"ok": True, **found}, ensure_ascii=False))
     else:
@@ -112,14 +111,12 @@ def probe(url: str | None, token: str | None, password: str | None, *, as_json: 
 @command.command("health")
 @reach_options
 @_timeout_option
-@_json_option
-def health(
-    url: str | None, token: str | None, password: str | None, timeout_ms: int, *, as_json: bool
-) -> None:
+@as_json_option
+def health(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
     """Ask a running gateway how it is."""
     from homarus.cli.health import show
 
-    show(Reach(url, token, password), timeout_ms, as_json=as_json)
+    show(reach, timeout_ms, as_json=as_json)
 
 
 @command.command("call")
@@ -128,13 +125,11 @@ def health(
 @click.option("--expect-final", is_flag=True, help="Wait for the last of several answers.")
 @reach_options
 @_timeout_option
-@_json_option
+@as_json_option
 def call(
     method: str,
     params: str,
-    url: str | None,
-    token: str | None,
-    password: str | None,
+    reach: Reach,
     timeout_ms: int,
     *,
     expect_final: bool,
@@ -151,7 +146,7 @@ def call(
         )
 
     async def ask() -> Json:
-        async with open_gateway(Reach(url, token, password)) as link:
+        async with open_gateway(reach) as link:
             timeout_s = timeout_ms / 1000
             return await link.call(method, given, final=expect_final, timeout_s=timeout_s)
 

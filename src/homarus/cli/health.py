@@ -5,7 +5,7 @@ import json
 
 import click
 
-from homarus.cli.reach import Reach, open_gateway, reach_options
+from homarus.cli.reach import Reach, as_json_option, open_gateway, reach_options
 from homarus.core.message import Json
 
 
@@ -14,12 +14,10 @@ from homarus.core.message import Json
 @click.option(
     "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    url: str | None, token: str | None, password: str | None, timeout_ms: int, *, as_json: bool
-) -> None:
+@as_json_option
+def command(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
     """Ask a running gateway how it is."""
-    show(Reach(url, token, password), timeout_ms, as_json=as_json)
+    show(reach, timeout_ms, as_json=as_json)
 
 
 def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:

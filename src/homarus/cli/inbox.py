@@ -3,20 +3,18 @@
 import asyncio
 import json
 import os
-import time
 from collections.abc import Mapping
 
 import click
 
-from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
+from homarus.core.clock import SystemClock
 from homarus.core.message import Json
 from homarus.core.text import reveal
 from homarus.sessions.backlog import DISCARDED, find_id, list_backlog
 from homarus.store.sqlite import open_store
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group("inbox", invoke_without_command=True)
@@ -24,19 +22,13 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
 @as_json_option
 @reach_options
 @click.pass_context
-def command(
-    ctx: click.Context,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    stuck: bool,
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, reach: Reach, *, stuck: bool, as_json: bool) -> None:
     """List messages that have no answer yet, and replies that may not have arrived."""
     if ctx.invoked_subcommand:
+        if reach != Reach():  # else it would be done here, not there
+            raise click.UsageError(f"--url and what lets you in go after {ctx.invoked_subcommand}")
         return
-    found = asyncio.run(_list(Reach(url, token, password), stuck=stuck))
+    found = asyncio.run(_list(reach, stuck=stuck))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -59,16 +51,9 @@ def _show(row: Mapping[str, Json], where: str, who: str) -> None:
 @click.argument("id")
 @as_json_option
 @reach_options
-def retry(
-    id: str,  # noqa: A002 - the word for it
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def retry(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Try a parked message, or a lost reply, once more. ID may be the start of one."""
-    done = asyncio.run(_change(Reach(url, token, password), "retry", id))
+    done = asyncio.run(_change(reach, "retry", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
@@ -80,16 +65,9 @@ def retry(
 @click.argument("id")
 @as_json_option
 @reach_options
-def discard(
-    id: str,  # noqa: A002 - the word for it
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def discard(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Give up a parked message, or a lost reply, for good. ID may be the start of one."""
-    done = asyncio.run(_change(Reach(url, token, password), "discard", id))
+    done = asyncio.run(_change(reach, "discard", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
@@ -102,7 +80,7 @@ async def _list(reach: Reach, *, stuck: bool) -> dict[str, Json]:
             found = await link.call("inbox.list", {"stuck": stuck})
         return found if isinstance(found, dict) else {"messages": [], "parcels": []}
     async with open_store(Paths.find(os.environ).state, read_only=True) as store:
-        return await list_backlog(store.journal, _now_ms(), stuck=stuck)
+        return await list_backlog(store.journal, SystemClock().now_ms(), stuck=stuck)
 
 
 async def _change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
@@ -113,14 +91,10 @@ async def _change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
             await link.call(f"inbox.{verb}", {"id": item_id})
         return {"ok": True, "id": item_id, "now": True}
     async with open_store(Paths.find(os.environ).state) as store:
-        journal, now_ms = store.journal, _now_ms()
+        journal, now_ms = store.journal, SystemClock().now_ms()
         item_id = find_id(await list_backlog(journal, now_ms, stuck=True), named)
         if verb == "retry":
             await journal.retry(item_id, at_ms=now_ms)
         else:
             await journal.discard(item_id, at_ms=now_ms, why=DISCARDED)
     return {"ok": True, "id": item_id, "now": False}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -32,19 +32,9 @@ _MAX_BYTES = 1_000_000
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
 @reach_options
-def command(
-    limit: int,
-    interval_ms: int,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    follow: bool,
-    as_json: bool,
-) -> None:
+def command(limit: int, interval_ms: int, reach: Reach, *, follow: bool, as_json: bool) -> None:
     """Show the log of the program."""
     show = click.echo if as_json else _show
-    reach = Reach(url, token, password)
     asyncio.run(_read_on(reach, limit, interval_ms / 1000 if follow else None, show))
 
 

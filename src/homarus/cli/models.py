@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.config.load import load
 from homarus.config.paths import Paths, shorten
 from homarus.core.errors import HomarusError, UnknownName
@@ -37,12 +37,11 @@ class _Models(click.Group):
         return super().get_command(ctx, cmd_name)
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 local_option = click.option("--local", is_flag=True, help="Look from here, without a gateway.")
 
 
 @click.group(cls=_Models, invoke_without_command=True)
-@as_json
+@as_json_option
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
     """List, choose and fetch models; alone, say which one answers."""
@@ -51,20 +50,13 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 
 
 @command.command()
-@as_json
+@as_json_option
 @local_option
 @reach_options
-def status(
-    *,
-    as_json: bool,
-    url: str | None = None,
-    token: str | None = None,
-    password: str | None = None,
-    local: bool = False,
-) -> None:
+def status(*, as_json: bool, reach: Reach, local: bool = False) -> None:
     """Say which model answers, why, and what was looked at."""
     paths = Paths.find(os.environ)
-    report = asyncio.run(_status(Reach(url, token, password), local=local))
+    report = asyncio.run(_status(reach, local=local))
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
         return
@@ -87,20 +79,12 @@ def status(
 
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also models that lack a key here.")
-@as_json
+@as_json_option
 @local_option
 @reach_options
-def list_(
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    everything: bool,
-    as_json: bool,
-    local: bool,
-) -> None:
+def list_(reach: Reach, *, everything: bool, as_json: bool, local: bool) -> None:
     """List the models that can be used here."""
-    rows = asyncio.run(_rows(Reach(url, token, password), local=local))
+    rows = asyncio.run(_rows(reach, local=local))
     rows = [row for row in rows if everything or row["available"]]
     if as_json:
         click.echo(json.dumps({"count": len(rows), "models": rows}, ensure_ascii=False))
@@ -118,20 +102,11 @@ def list_(
 
 @command.command("set")
 @click.argument("model")
-@as_json
+@as_json_option
 @local_option
 @reach_options
-def set_(
-    model: str,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-    local: bool,
-) -> None:
+def set_(model: str, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Answer with MODEL (provider/model, or an alias) from now on."""
-    reach = Reach(url, token, password)
     ref, found, problem = asyncio.run(_choose(reach, model, local=local))
     if as_json:
         said = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
@@ -148,7 +123,7 @@ def set_(
 
 @command.command()
 @click.argument("provider")
-@as_json
+@as_json_option
 def refresh(provider: str, *, as_json: bool) -> None:
     """Ask a provider which models it has, how much they hold and cost."""
     count = asyncio.run(_refresh(provider))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli.reach import as_json_option
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths, shorten
 from homarus.config.refs import normalize_provider_id
@@ -201,7 +202,7 @@ def order() -> None:
 @order.command("get")
 @of_provider
 @of_agent
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
     """Show the order somebody set, or that nobody did."""
     place = _Place(agent)
@@ -251,7 +252,7 @@ def order_clear(provider: str, agent: str | None) -> None:
 
 @auth.command()
 @of_agent
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 def status(agent: str | None, *, as_json: bool) -> None:
     """List the credentials there are and how they fare."""
     place = _Place(agent)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
     from homarus.gateway.link import Link, Secret
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,23 @@ class Reach:
     password: str | None = None
 
 
-def reach_options(command: F) -> F:
-    """Add `--url`, `--token` and `--password`."""
+def reach_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add `--url`, `--token` and `--password`; the command gets them as `reach`."""
+
+    @wraps(command)
+    def reaching(
+        *args: Any, url: str | None, token: str | None, password: str | None, **named: Any
+    ) -> T:
+        return command(*args, reach=Reach(url, token, password), **named)
+
+    made: Callable[..., T] = reaching
     for name, told in (
         ("--password", "Its password."),
         ("--token", "Its token."),
         ("--url", "The gateway, ws://HOST:PORT; then only --token or --password let you in."),
     ):
-        command = click.option(name, metavar=name[2:].upper(), help=told)(command)
-    return command
+        made = click.option(name, metavar=name[2:].upper(), help=told)(made)
+    return made
 
 
 def is_running(reach: Reach, env: Mapping[str, str] | None = None) -> bool:

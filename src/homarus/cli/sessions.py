@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.config.paths import Paths
 from homarus.core.message import Json
 from homarus.store.base import SessionRecord
@@ -20,20 +20,12 @@ _SHOWN = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model"
 @click.command("sessions")
 @click.option("--agent", metavar="ID", help="Only this agent's.")
 @click.option("--active", "minutes", type=click.IntRange(min=1), help="Only of the last MINUTES.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 @reach_options
-def command(
-    agent: str | None,
-    minutes: int | None,
-    url: str | None,
-    token: str | None,
-    password: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def command(agent: str | None, minutes: int | None, reach: Reach, *, as_json: bool) -> None:
     """List conversations."""
     now_ms = time.time_ns() // 1_000_000
-    rows = asyncio.run(_rows(Reach(url, token, password), agent, minutes, now_ms))
+    rows = asyncio.run(_rows(reach, agent, minutes, now_ms))
     if as_json:
         click.echo(json.dumps({"count": len(rows), "sessions": rows}, ensure_ascii=False))
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from homarus.agent.workspace import seed
+from homarus.cli.reach import as_json_option
 from homarus.config.edit import set_path
 from homarus.config.load import load
 from homarus.config.paths import Paths, shorten
@@ -16,7 +17,7 @@ from homarus.config.write import write
 
 @click.command("setup")
 @click.option("--workspace", metavar="DIR", help="Where the agent's files live.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 def command(workspace: str | None, *, as_json: bool) -> None:
     """Make the configuration and the workspace."""
     paths = Paths.find(os.environ)

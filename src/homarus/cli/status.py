@@ -7,18 +7,17 @@ import time
 
 import click
 
-from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
+from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.cli.sessions import age, read_records
 from homarus.config.paths import Paths, shorten
 from homarus.core.message import Json
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@as_json_option
 @reach_options
-def command(url: str | None, token: str | None, password: str | None, *, as_json: bool) -> None:
+def command(reach: Reach, *, as_json: bool) -> None:
     """Say what runs and which conversations there are."""
-    reach = Reach(url, token, password)
     paths = Paths.find(os.environ)
     told = asyncio.run(_from_gateway(reach) if is_running(reach) else _from_files(paths))
     if as_json:

@@ -1,11 +1,13 @@
 """The part of `openclaw.json` that does something today, as typed values.
 
 A key enters here when the part that obeys it is built; until then `keys` knows it by name and
-accepts it with a warning. Defaults are those of the original unless a decision says otherwise.
+accepts it with a warning. (Those about blocks, pauses and the typing sign came with the code that
+reads them, and wait for a channel.) Defaults are those of the original unless a decision says
+otherwise.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +23,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.core.errors import UserError
 from homarus.core.units import parse_byte_size, parse_duration_ms
+
+_V = TypeVar("_V")
 
 Api: TypeAlias = Literal[
     "openai-completions",
@@ -47,15 +51,23 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _is_duration(text: str) -> str:
-    try:
-        parse_duration_ms(text, "m")
-    except UserError as exc:
-        raise PydanticCustomError("duration", "{told}", {"told": str(exc)}) from None
-    return text
+def _readable(read: Callable[[str], object]) -> AfterValidator:
+    """A value that can be read so; who cannot read it says why."""
+
+    def check(value: _V) -> _V:
+        try:
+            read(str(value))
+        except UserError as exc:
+            raise PydanticCustomError("unit", "{told}", {"told": str(exc)}) from None
+        return value
+
+    return AfterValidator(check)
 
 
-Duration: TypeAlias = Annotated[str, AfterValidator(_is_duration)]
+Duration: TypeAlias = Annotated[str, _readable(lambda text: parse_duration_ms(text, "m"))]
+# A bare number: days.
+Age: TypeAlias = Annotated[str | int | float, _readable(lambda text: parse_duration_ms(text, "d"))]
+Size: TypeAlias = Annotated[str | int | float, _readable(parse_byte_size)]
 
 
 class Section(BaseModel):
@@ -393,26 +405,6 @@ class Auth(Section):
     order: Mapping[str, Texts] = {}
     cooldowns: Cooldowns = Cooldowns.model_construct()
     clients: Mapping[str, LoginClient] = {}
-
-
-def _is_age(value: str | float) -> str | float:
-    try:
-        parse_duration_ms(str(value), "d")
-    except UserError as exc:
-        raise PydanticCustomError("duration", "{told}", {"told": str(exc)}) from None
-    return value
-
-
-def _is_size(value: str | float) -> str | float:
-    try:
-        parse_byte_size(str(value))
-    except UserError as exc:
-        raise PydanticCustomError("size", "{told}", {"told": str(exc)}) from None
-    return value
-
-
-Age: TypeAlias = Annotated[str | int | float, AfterValidator(_is_age)]  # a bare number: days
-Size: TypeAlias = Annotated[str | int | float, AfterValidator(_is_size)]
 
 
 class Reset(Section):

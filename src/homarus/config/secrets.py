@@ -1,5 +1,6 @@
 """Secrets in settings: hidden when a section is shown, put back when it is written again."""
 
+import json
 import re
 
 from homarus.config.document import KeyPath, Value
@@ -49,10 +50,8 @@ def restore_redacted(new: Value, old: Value, path: KeyPath = ()) -> Value:
             for key, value in new.items()
         }
     if isinstance(new, list):
-        return [
-            restore_redacted(value, _entry(old, at, value), (*path, at))
-            for at, value in enumerate(new)
-        ]
+        entries = _entries(new, old if isinstance(old, list) else [], path)
+        return [restore_redacted(value, entries[at], (*path, at)) for at, value in enumerate(new)]
     if new != REDACTED:
         return new
     if not isinstance(old, str):
@@ -63,11 +62,32 @@ def restore_redacted(new: Value, old: Value, path: KeyPath = ()) -> Value:
     return old
 
 
-def _entry(old: Value, at: int, new: Value) -> Value:
-    """An entry is found again by its id, else by its place."""
-    if not isinstance(old, list):
-        return None
-    if isinstance(new, dict) and isinstance(new.get("id"), str):
-        same_id = (item for item in old if isinstance(item, dict) and item.get("id") == new["id"])
-        return next(same_id, None)
-    return old[at] if at < len(old) else None
+def _entries(new: list[Value], old: list[Value], path: KeyPath) -> list[Value]:
+    """The old entry that each new one was; None when nobody can tell.
+
+    It is known by its looks while as many look like it as before, else by its id, else by its
+    place while none came or went.
+    """
+    were, known = _by_look(redact(old, path)), dict[int, int]()
+    for look, places in _by_look(new).items():
+        if len(were.get(look, ())) == len(places):
+            known.update(zip(places, were[look], strict=True))
+    ids = {item["id"]: at for at, item in reversed([*enumerate(old)]) if _has_id(item)}
+    spare = set(range(len(old))) - set(known.values()) if len(new) == len(old) else set[int]()
+    for at, item in enumerate(new):
+        place = ids.get(item["id"]) if _has_id(item) else at if at in spare else None
+        if at not in known and place is not None:
+            known[at] = place
+    return [old[known[at]] if at in known else None for at in range(len(new))]
+
+
+def _by_look(entries: list[Value]) -> dict[str, list[int]]:
+    """The places of entries that look the same."""
+    found: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        found.setdefault(json.dumps(entry, sort_keys=True), []).append(at)
+    return found
+
+
+def _has_id(entry: Value) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("id"), str)

@@ -43,11 +43,11 @@ def dataclass(
         setters: dict[str, Any] = {}
         if init:
             body["__init__"] = _init(known, setters, frozen=frozen)
-        made: Any = type(known)(cls.__name__, cls.__bases__, body)
+        made: type[T] = type(known)(cls.__name__, cls.__bases__, body)
         made.__qualname__ = cls.__qualname__
-        for number, each in enumerate(fields(made)):
+        for number, each in enumerate(fields(known)):
             setters[f"set_{number}"] = _setter(made, each)
-        return made  # type: ignore[no-any-return]  # the same class again, with slots
+        return made
 
     return define
 

@@ -67,6 +67,9 @@ class JsonFile:
             if stamp.size > MAX_BYTES:
                 raise ValueError("it is too large")
             tree = json.loads(self.path.read_bytes())
+        except FileNotFoundError:  # it went in this moment
+            self._is_damaged = False
+            return {}
         except (OSError, ValueError, RecursionError) as exc:
             _log.warning("%s cannot be read and counts as empty: %s", self.path, exc)
             return {}

@@ -37,7 +37,6 @@ from homarus.gateway.reload import Watch
 log = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
-_ABORT_S = 1.0
 _BACKOFF = Backoff(first_s=0.05, most_s=5.0)
 # Which scope an event needs, by how its name begins. What is not here is for everybody.
 _GUARDS: tuple[tuple[str, Scope], ...] = (
@@ -255,7 +254,7 @@ class Gateway:
         self.disconnect(meant, "device token revoked")
 
     async def stop(self, reason: str, *, restart_ms: int | None = None) -> None:
-        """Say goodbye, let live runs end, stop those that do not, close every connection."""
+        """Say goodbye, let live runs end, close every connection."""
         self.stopping = True
         expected: dict[str, Json] = {} if restart_ms is None else {"restartExpectedMs": restart_ms}
         self.broadcast("shutdown", {"reason": reason, **expected})
@@ -269,17 +268,19 @@ class Gateway:
             connection.close(RESTART, "service restart")
 
     async def _let_runs_end(self, host: Host) -> None:
-        """Wait for live runs, and until their last word is on its way to the clients."""
+        """Wait for live runs, and until their last word is on its way to the clients.
+
+        What takes longer is not stopped, which would be its outcome: the end of the program cuts
+        it off, and the next start goes on with it.
+        """
         deadline_s = self.clock.monotonic() + DRAIN_S
         if self._are_live(host):
             fault("drain.begun")
         while self._are_live(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
-        for run in self.events.live():
-            log.warning("stopping run %s: it did not end within %.0f s", run.run_id, DRAIN_S)
-            host.abort(run.session_key, run.run_id)
-        while self._are_live(host) and self.clock.monotonic() < deadline_s + _ABORT_S:
-            await self.clock.sleep(0.05)
+        for run_id in host.live_runs():
+            told = "run %s did not end within %.0f s: the next start goes on with it"
+            log.warning(told, run_id, DRAIN_S)
 
     def _are_live(self, host: Host) -> bool:
         return bool(host.live_runs() or self.events.live())

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from homarus.agent.run import agent_of
 from homarus.core.errors import Unavailable
+from homarus.core.keys import agent_of
 from homarus.core.message import Json, Message, StoppedBy, Text
 from homarus.gateway.method import Call
 from homarus.plugins.values import Where

@@ -6,8 +6,9 @@ from dataclasses import field
 from uuid import uuid4
 
 from homarus.agent.agent import Agent
-from homarus.agent.run import Outcome, agent_of
+from homarus.agent.run import Outcome
 from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.keys import agent_of
 from homarus.core.message import Address, Authority, Image, Inbound, Json, Wishes
 from homarus.core.value import dataclass
 from homarus.gateway.bounds import Bounds

@@ -46,7 +46,7 @@ class Hooks:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """What went wrong, for `status`."""
+        """What went wrong, for `/status`."""
         return tuple(self._failures.values())
 
     def register(self, plugin: object, name: str) -> tuple[str, ...]:

@@ -15,8 +15,12 @@ needs, by name. All plugins are asked, one after another in the order in which t
 `@hook(tryfirst=True)` before the others and `@hook(trylast=True)` after them; where a hook may
 change something, the next one sees what the one before made of it.
 `None` changes nothing. A hook that raises, gives an answer of another kind, or takes longer than
-the deadline counts as not there: the run goes on, the log has the details, and the failure is
-counted and shown. A plain function must not wait for anything: nothing else runs meanwhile.
+the deadline counts as not there: the run goes on, the log has the details, and `/status` counts
+the failures for the owner. A plain function must not wait for anything: nothing else runs
+meanwhile.
+
+A program that opened an App gives it the plugin: `app.hooks.register(Careful(), "careful")`.
+Nothing looks for plugins by itself yet.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence

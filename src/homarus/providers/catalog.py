@@ -6,7 +6,7 @@ wins. A model that stands in neither is used all the same, with guessed limits.
 
 from collections.abc import Mapping
 from dataclasses import astuple, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from homarus.config.refs import ModelRef, normalize_provider_id
 from homarus.core.message import Json
@@ -77,6 +77,11 @@ class Model:
     @property
     def ref(self) -> str:
         return f"{self.provider}/{self.id}"
+
+    @property
+    def usual_thinking(self) -> Literal["off", "low"]:
+        """How hard it thinks when nobody says: a little, where it can."""
+        return "low" if self.reasoning else "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +356,7 @@ def _configured(model: Model, entry: "ProviderModel") -> Model:
     if entry.context_window:
         changes["window"] = int(entry.context_window)
         changes["known"] = True
+        changes["note"] = model.note if model.known else ""  # it was about a guess
     if entry.max_tokens:
         changes["max_tokens"] = int(entry.max_tokens)
     if "reasoning" in said:

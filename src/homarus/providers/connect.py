@@ -20,7 +20,6 @@ from homarus.providers.catalog import (
     Model,
     entry_of,
     known_models,
-    lookup,
     vendors,
 )
 from homarus.providers.compat import is_openais_own
@@ -34,27 +33,6 @@ DEFAULT_PROVIDER = "anthropic"
 DEMO_PROMPT_TOKENS = 1500
 # Wires whose library knows the address.
 _CLOUDS = frozenset({"bedrock-converse-stream", "google-vertex"})
-
-
-def connect(
-    config: "Config", env: Mapping[str, str], ref: ModelRef | str, paths: Paths
-) -> tuple[Provider, Model]:
-    """The provider of a model. Nothing is sent and nothing is loaded before it is asked."""
-    if isinstance(ref, str):
-        ref = resolve(config, ref)
-    check(config, ref)
-    model = lookup(config, ref)
-    if ref.provider == LOCAL:
-        return open_local(model, paths), model
-    _, key = key_of(config, env, model.provider)
-    vendor = vendors(config).get(model.provider)
-    if not key and vendor and needs_key(config, model.provider):
-        where = f"models.providers.{model.provider}.apiKey"
-        raise UserError(
-            f"there is no key for {vendor.name}",
-            fix=f"set {' or '.join(vendor.key_names)} in the environment, or {where}",
-        )
-    return open_remote(config, model, key, env), model
 
 
 def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDER) -> ModelRef:

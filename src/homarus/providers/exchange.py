@@ -67,7 +67,7 @@ class Peer:
         host = url.hostname or ""
         self._host = host if host.isascii() else host.encode("idna").decode("ascii")
         self._connect_s, self._idle_s = connect_s, idle_s
-        self._proxy = urlsplit(proxy) if proxy else None
+        self._proxy = _split(proxy) if proxy else None
         self._own = [("Host", _at(self._host, url.port, url.scheme)), *_basic(url, "Authorization")]
         self._kept: list[Line] = []
         self._lines: set[Line] = set()
@@ -149,7 +149,9 @@ class Peer:
         return line
 
     async def _through(self, proxy: SplitResult) -> Line:
-        if proxy.scheme not in _PORTS or not proxy.hostname:
+        if not proxy.hostname:
+            raise ExchangeFailed("unreachable", "the proxy's address is not one")
+        if proxy.scheme not in _PORTS:
             raise ExchangeFailed("unreachable", f"a {proxy.scheme} proxy cannot be used")
         context = await asyncio.to_thread(trust) if proxy.scheme == "https" else None
         port = proxy.port or _PORTS[proxy.scheme]
@@ -172,6 +174,15 @@ class Peer:
 
 
 _PROXY_KEY = "Proxy-Authorization"
+
+
+def _split(proxy: str) -> SplitResult:
+    """A proxy's address, which somebody typed; one that is none has no host."""
+    try:
+        parts = urlsplit(proxy)
+        return parts if parts.port != 0 else urlsplit("")
+    except ValueError:  # as it also says of a port that is none
+        return urlsplit("")
 
 
 def _at(host: str, port: int | None, scheme: str) -> str:

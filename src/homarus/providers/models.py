@@ -109,6 +109,10 @@ class Models:
         """The model a person names; an unknown or forbidden one is an error."""
         return self._model(resolve(self._config, ref))
 
+    def about(self, ref: "ModelRef") -> Model:
+        """All that is known of a model, also from its service; whether it can be used or not."""
+        return self.learned.complete(lookup(self._config, ref))
+
     def credentials(self, agent: str) -> Credentials:
         """The credentials of an agent."""
         if agent not in self._credentials:
@@ -147,7 +151,7 @@ class Models:
             found = resolve(self._config, other) if other else None
             if found and (other == defaults.primary or self._allowed(found)):
                 check(self._config, found)
-                model = self.learned.complete(lookup(self._config, found))
+                model = self.about(found)
                 models.setdefault(model.ref, model)
         return list(models.values())
 
@@ -159,7 +163,7 @@ class Models:
                 f"{ref} is not among the allowed models",
                 fix=f"add it to agents.defaults.models, or use one of {allowed}",
             )
-        return self.learned.complete(lookup(self._config, ref))
+        return self.about(ref)
 
     def _allowed(self, ref: "ModelRef") -> bool:
         """`agents.defaults.models`, when it lists any, is the list of what may be used."""

@@ -1,7 +1,8 @@
 """A conversation as a page for people: HTML that loads nothing, or Markdown. Pure.
 
 All of it is shown, also what a compaction took out of the model's view. What was said is data:
-in HTML it is escaped, in Markdown it stands in fences that it cannot close.
+in HTML it is escaped, in Markdown what tools were given and gave stands in fences that it cannot
+close, and words stand as they were written.
 """
 
 import json

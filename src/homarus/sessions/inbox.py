@@ -222,9 +222,7 @@ class Inbox(Generic[Outcome]):
         return sum(len(self.waiting(name)) for name in names)
 
     def _item(self, rows: tuple[Accepted, ...]) -> _Item[Outcome]:
-        promise: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        promise.add_done_callback(_look)
-        return _Item(rows, promise, at_s=self._clock.monotonic())
+        return _Item(rows, make_promise(), at_s=self._clock.monotonic())
 
     # A message that finds its session busy
 
@@ -435,7 +433,8 @@ def _question(items: Sequence[_Item[Outcome]], lost: Sequence[_Item[Outcome]]) -
     return ""
 
 
-def _look(promise: "asyncio.Future[Outcome]") -> None:
-    """A failure was logged when it happened: nobody need be waiting for it."""
-    if not promise.cancelled():
-        promise.exception()
+def make_promise() -> "asyncio.Future[Outcome]":
+    """A future whose failure was logged when it happened: nobody need be waiting for it."""
+    promise: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    promise.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return promise

@@ -6,7 +6,8 @@ whatever runs; anything else goes to the inbox. What gets no run of its own is s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -16,12 +17,15 @@ from homarus.core.message import Inbound, Json
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
 from homarus.sessions.directives import QueueSetting
-from homarus.sessions.inbox import Inbox, Start
+from homarus.sessions.inbox import Inbox, Start, make_promise
 from homarus.sessions.queue import QueueSettings, resolve
-from homarus.sessions.recovery import recover
-from homarus.store.journal import Acceptance, Accepted, Journal, JournalUnit, Lease, Parcel
+from homarus.sessions.recovery import recover, take_up
+from homarus.store.journal import OPEN, Acceptance, Accepted, Journal, JournalUnit, Lease, Parcel
+
+log = logging.getLogger(__name__)
 
 ABORTED = "aborted"
+RETURN_S = 5.0  # until messages are taken up whose end could not be written down
 
 Outcome = TypeVar("Outcome")
 
@@ -63,6 +67,7 @@ class Reception(Generic[Outcome]):
     ) -> None:
         self._journal, self._clock, self._pack, self._posted = journal, clock, pack, posted
         self._hear, self._closed = hear, False
+        self._returns: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup = group
         self._stop, self._rules, self._entry = stop, rules, entry
         self._inbox = Inbox(
@@ -91,14 +96,17 @@ class Reception(Generic[Outcome]):
 
     async def recover(self) -> list[tuple[Accepted, asyncio.Future[Outcome]]]:
         """Go on with what was accepted before this program began, and not settled."""
+        return await recover(self._journal, self._clock, self._begin)
 
-        def begin(key: str, rows: Sequence[Accepted]) -> tuple[Accepted, asyncio.Future[Outcome]]:
-            heard = [self._hear(key, row) for row in rows]
-            if heard[0].instead and not rows[0].entry:
-                return rows[0], self._aside(key, heard[0].instead)
-            return rows[0], self._inbox.begin(key, [one.row for one in heard])
-
-        return await recover(self._journal, self._clock, begin)
+    def return_to(self, ids: Sequence[str]) -> None:
+        """Come back to messages of which nobody could write down how their run ended."""
+        if self._closed:
+            return
+        name = "return to messages"
+        back = contain(name, lambda: self._return(ids), lambda _exc: self.return_to(ids))
+        if task := self._spawn(back, name):
+            self._returns.add(task)
+            task.add_done_callback(self._returns.discard)
 
     def waiting(self, key: str) -> int:
         """How many messages of a session wait for a run."""
@@ -108,13 +116,33 @@ class Reception(Generic[Outcome]):
         """Stop what a session does and has waiting, or one run of it; the ids of the runs."""
         dropped = self._inbox.drop(key, run_id)
         if dropped:
-            self._group.create_task(self._give_up(dropped, ABORTED), name=f"drop {key}")
+            name = f"drop {key}"
+            settling = contain(name, lambda: self._give_up(dropped, ABORTED), lambda _exc: None)
+            self._group.create_task(settling, name=name)
         return (*self._stop(key, run_id), *(row.id for row in dropped))
 
     def close(self) -> None:
         """Begin nothing more: what is accepted from now on waits for the next start."""
         self._closed = True
         self._inbox.close()
+        for task in self._returns:
+            task.cancel()
+
+    def _begin(
+        self, key: str, rows: Sequence[Accepted]
+    ) -> tuple[Accepted, asyncio.Future[Outcome]]:
+        heard = [self._hear(key, row) for row in rows]
+        if heard[0].instead and not rows[0].entry:
+            return rows[0], self._aside(key, heard[0].instead)
+        return rows[0], self._inbox.begin(key, [one.row for one in heard])
+
+    async def _return(self, ids: Sequence[str]) -> None:
+        await self._clock.sleep(RETURN_S)
+        found = [await self._journal.accepted(row_id) for row_id in ids]
+        rows = [row for row in found if row and row.state in OPEN]
+        _, told = await take_up(self._journal, self._clock, self._begin, rows)
+        if told:
+            log.warning("after a failure of the disk: %s", told)
 
     def _line_up(self, key: str, heard: Heard[Outcome]) -> asyncio.Future[Outcome]:
         inline = self._settings(key, heard.row, heard.queue) if heard.queue else None
@@ -124,32 +152,36 @@ class Reception(Generic[Outcome]):
         self, key: str, obey: Callable[[], Awaitable[Outcome | Accepted]]
     ) -> asyncio.Future[Outcome]:
         """Obey a command while runs go on; the future is done when it is answered."""
-        promise: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        promise.add_done_callback(_look)
+        promise: asyncio.Future[Outcome] = make_promise()
         if self._closed:
             promise.cancel()  # it stays in the journal, for the next start
             return promise
 
         async def work() -> None:
             found = await obey()
-            if not isinstance(found, Accepted):
-                promise.set_result(found)
-            else:
+            if isinstance(found, Accepted):
                 self._line_up(key, Heard(found)).add_done_callback(partial(_pass_on, promise))
+            elif not promise.done():  # whoever waits may have gone
+                promise.set_result(found)
 
         def ended(task: asyncio.Task[None]) -> None:
             if task.cancelled():
                 promise.cancel()
 
-        obeying = contain(f"command in {key}", work, promise.set_exception)
-        try:
-            task = self._group.create_task(obeying, name=f"command {key}")
-        except RuntimeError:  # the program is ending
-            obeying.close()
-            promise.cancel()
-        else:
+        obeying = contain(f"command in {key}", work, partial(_fail, promise))
+        if task := self._spawn(obeying, f"command {key}"):
             task.add_done_callback(ended)
+        else:
+            promise.cancel()
         return promise
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None] | None:
+        """Have something done aside; None when the program is ending."""
+        try:
+            return self._group.create_task(work, name=name)
+        except RuntimeError:
+            work.close()
+            return None
 
     def _settings(
         self, key: str, row: Accepted, inline: QueueSetting | None = None
@@ -159,17 +191,11 @@ class Reception(Generic[Outcome]):
 
     async def _give_up(self, rows: Sequence[Accepted], why: str) -> None:
         """Messages that get no run of their own: the journal says why, and so do we."""
-        fresh = [row for row in rows if not row.attempts]
-        if fresh:  # nobody ever had a lease on these
-            async with self._journal.commit() as unit:
-                self._report(unit, fresh, Lease("", 0), why)
-        for row in (row for row in rows if row.attempts):
-            async with (
-                self._journal.lease(f"session:{row.session}") as lease,
-                self._journal.commit() as unit,
-            ):
+        # Nobody works on these: there is no need to wait until the session's run has ended.
+        async with self._journal.lease("inbox") as lease, self._journal.commit() as unit:
+            for row in (row for row in rows if row.attempts):  # begun under an earlier lease
                 unit.start([row.id], lease, run=row.run or row.id)
-                self._report(unit, [row], lease, why)
+            self._report(unit, rows, lease, why)
         self._posted()
 
     def _report(self, unit: JournalUnit, rows: Sequence[Accepted], lease: Lease, why: str) -> None:
@@ -190,12 +216,11 @@ def _pass_on(promise: "asyncio.Future[Outcome]", found: "asyncio.Future[Outcome]
     if found.cancelled():
         promise.cancel()
     elif error := found.exception():
-        promise.set_exception(error)
+        _fail(promise, error)
     else:
         promise.set_result(found.result())
 
 
-def _look(promise: "asyncio.Future[Outcome]") -> None:
-    """A failure was logged when it happened: nobody need be waiting for it."""
-    if not promise.cancelled():
-        promise.exception()
+def _fail(promise: "asyncio.Future[Outcome]", error: BaseException) -> None:
+    if not promise.done():
+        promise.set_exception(error)

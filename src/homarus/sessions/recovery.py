@@ -56,23 +56,29 @@ def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
 
 async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list[Outcome]:
     """Take up what is open, and say in one line what was done."""
+    begun, told = await take_up(journal, clock, begin, await journal.rows(*OPEN))
+    unsent = await journal.parcels("pending", "sending")
+    if told or unsent:
+        log.warning(
+            "after the last end: %s, %d replies to send", told or "nothing to answer", len(unsent)
+        )
+    return begun
+
+
+async def take_up(
+    journal: Journal, clock: Clock, begin: Begin[Outcome], rows: Sequence[Accepted]
+) -> tuple[list[Outcome], str]:
+    """Begin or park open rows that nobody works on; what was done, in words."""
     now_ms = clock.now_ms()
-    found = plan(await journal.rows(*OPEN), now_ms)
+    found = plan(rows, now_ms)
     for row, why in found.parked:
         await _park(journal, row, why, now_ms)
     begun = [begin(rows[0].session, rows) for rows in found.runs]
-    unsent = await journal.parcels("pending", "sending")
-    if begun or found.parked or unsent:
-        resumed = sum(1 for rows in found.runs if rows[0].entry)
-        log.warning(
-            "after the last end: %d runs go on, %d messages are begun, %d parked"
-            " (homarus inbox --stuck), %d replies to send",
-            resumed,
-            len(begun) - resumed,
-            len(found.parked),
-            len(unsent),
-        )
-    return begun
+    if not begun and not found.parked:
+        return begun, ""
+    resumed = sum(1 for rows in found.runs if rows[0].entry)
+    told = f"{resumed} runs go on, {len(begun) - resumed} messages are begun"
+    return begun, f"{told}, {len(found.parked)} parked (homarus inbox --stuck)"
 
 
 async def _park(journal: Journal, row: Accepted, why: str, now_ms: int) -> None:

@@ -139,7 +139,13 @@ class Session:
     @property
     def is_used(self) -> bool:
         """Whether anything was said here; what the gateway says is not counted."""
-        return any(not transcript.is_injected(message) for message in self.messages)
+        return self.last_ms is not None
+
+    @property
+    def last_ms(self) -> int | None:
+        """When something was last said here; None when nothing was."""
+        said = (m.at_ms for m in reversed(self.messages) if not transcript.is_injected(m))
+        return next(said, None)
 
     async def begin(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
@@ -384,9 +390,9 @@ class Sessions:
         return session.record.data if session else {}
 
     def last_ms(self, key: str) -> int | None:
-        """When the last message of a session at hand was sent; None when nothing was said yet."""
+        """When something was last said in a session at hand; None when nothing was."""
         session = self._held.get(key)
-        return session.messages[-1].at_ms if session and session.messages else None
+        return session.last_ms if session else None
 
     async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
         """Forget a session; whether there was one. Its transcript is put aside, or left there."""

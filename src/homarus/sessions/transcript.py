@@ -26,7 +26,7 @@ from homarus.core.message import (
 from homarus.core.value import dataclass
 from homarus.store.base import Entry
 
-_STOPS: Final = frozenset(get_args(StopReason))
+_STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopReason)}
 # What an assistant message says it is when no model wrote it; clients know these names.
 INJECTED: Final = Origin("openai-responses", "openclaw", "gateway-injected")
 
@@ -306,12 +306,11 @@ def _read_args(text: str) -> tuple[dict[str, Json], str]:
 
 
 def _read_origin(message: Mapping[str, Json]) -> Origin:
-    stop = message.get("stopReason")
     return Origin(
         _str(message.get("api")),
         _str(message.get("provider")),
         _str(message.get("model")),
-        stop if isinstance(stop, str) and stop in _STOPS else "stop",  # type: ignore[arg-type] # one of them
+        _STOPS.get(_str(message.get("stopReason")), "stop"),
         read_usage(message.get("usage")),
         _str(message.get("errorMessage")),
     )

@@ -15,7 +15,7 @@ from homarus.core.errors import Corrupt
 from homarus.core.message import Address, Image, Inbound, Json, Wishes
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
-from homarus.store.journal import PREVIEW_CHARS, Accepted, Parcel, State
+from homarus.store.journal import PREVIEW_CHARS, Accepted, Parcel
 from homarus.store.line import dump, load
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -28,6 +28,15 @@ _WISHES: Final = {
     "verbose": "verbose",
     "reasoning": "reasoning",
 }
+# In the order of the fields of Accepted and Parcel.
+ACCEPTED: Final = (
+    "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
+    " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
+)
+PARCELS: Final = (
+    "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
+    " attempts, not_before_ms, place FROM parcels"
+)
 _BODY: Final = 9  # where the message stands among the fields of Accepted
 
 
@@ -107,61 +116,47 @@ def _wishes_json(wishes: Wishes) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The row a message will be, if it is new."""
+    """The row a message will be, if it is new; with what is kept beside its fields."""
 
-    id: str
-    session: str
-    channel: str
-    account: str
-    message_id: str
-    sender: str
-    preview: str
-    at_ms: int
+    row: Accepted
     digest: str
     body: str
-    state: State = "accepted"
-    why: str = ""
+
+    def columns(self) -> tuple[str | int, ...]:
+        """What the row is made with; the rest is as the tables say."""
+        row = self.row
+        return (
+            row.id, row.session, row.channel, row.account, row.message_id, row.sender,
+            row.preview, row.at_ms, row.state, row.why, row.settled_ms, self.digest, self.body,
+        )  # fmt: skip
+
+    def at(self, place: int) -> Accepted:
+        """The row that was made of it."""
+        return replace(self.row, place=place)
 
     def others(self) -> Iterator["Arrival"]:
         """What it is kept as when its id is taken: parked, under an id with a mark.
 
         The first has no mark: then it is only the run's id that is taken.
         """
-        digests = (self.digest[:size] for size in _MARK_CHARS)
-        for message_id in (self.message_id, *(f"{self.message_id}#{mark}" for mark in digests)):
-            if message_id == self.message_id:
-                why = f"run {self.id} is of another message"
-            else:
-                why = f"message {self.message_id} was accepted before, with other words"
-            yield replace(self, id=str(uuid4()), message_id=message_id, state="parked", why=why)
+        known = self.row.message_id
+        yield self._parked(known, f"run {self.row.id} is of another message")
+        for size in _MARK_CHARS:
+            why = f"message {known} was accepted before, with other words"
+            yield self._parked(f"{known}#{self.digest[:size]}", why)
 
-    def row(self, inbound: Inbound, place: int) -> Accepted:
-        """The row that was made of it."""
-        return Accepted(
-            id=self.id,
-            session=self.session,
-            channel=self.channel,
-            account=self.account,
-            message_id=self.message_id,
-            sender=self.sender,
-            preview=self.preview,
-            at_ms=self.at_ms,
-            state=self.state,
-            inbound=inbound,
-            why=self.why,
-            settled_ms=self.settled_ms,
-            place=place,
+    def _parked(self, message_id: str, why: str) -> "Arrival":
+        row, new_id = self.row, str(uuid4())
+        parked = replace(
+            row, id=new_id, message_id=message_id, state="parked", why=why, settled_ms=row.at_ms
         )
-
-    @property
-    def settled_ms(self) -> int:
-        return self.at_ms if self.state == "parked" else 0
+        return replace(self, row=parked)
 
 
 def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
     """Make ready to keep a message. One without an id of its own is like no other."""
     row_id = storable(inbound.run_id) or str(uuid4())
-    return Arrival(
+    row = Accepted(
         id=row_id,
         session=storable(session),
         channel=storable(inbound.address.channel),
@@ -170,9 +165,9 @@ def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
         sender=storable(inbound.sender),
         preview=preview_of(inbound.text),
         at_ms=at_ms,
-        digest=digest_of(session, inbound),
-        body=dump(inbound_json(inbound)),
+        inbound=inbound,
     )
+    return Arrival(row, digest_of(session, inbound), dump(inbound_json(inbound)))
 
 
 def pack(parcel: Parcel) -> Parcel:

@@ -147,7 +147,8 @@ class JournalUnit(Protocol):
     ) -> None:
         """Their one outcome. Accepted rows may be settled too.
 
-        The calls of their run go, unless they are parked: a retry must know what was begun.
+        The calls of their run go with the last of its messages that may be tried again, as a
+        parked one may: a retry must know what was begun.
         """
         ...
 

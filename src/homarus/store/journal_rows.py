@@ -5,74 +5,57 @@ it was started under (0: never); whoever comes with a smaller one comes too late
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import apsw
 
 from homarus.core.errors import Conflict, LeaseLost
-from homarus.core.message import Inbound
 from homarus.core.principal import Principal
-from homarus.store.arrival import Arrival, pack, read_accepted
+from homarus.store.arrival import ACCEPTED, Arrival, pack, read_accepted
 from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settled
 from homarus.store.query import select
 
-Row: TypeAlias = tuple[Any, ...]
-
-# In the order of the fields of Accepted and Parcel.
-ACCEPTED: Final = (
-    "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
-    " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
-)
-PARCELS: Final = (
-    "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
-    " attempts, not_before_ms, place FROM parcels"
-)
 BY_ID: Final = f"{ACCEPTED} WHERE team = ? AND user = ? AND id = ?"
 # Word for word what the partial indexes say: only then are they used.
 OPEN: Final = "state IN ('accepted', 'running')"
+PARKED: Final = "state = 'parked'"
 WAITING: Final = "state IN ('pending', 'sending')"
 STRANDED: Final = "state IN ('unknown', 'dead')"
 
 
-def accept(db: apsw.Connection, who: Principal, arrival: Arrival, inbound: Inbound) -> Acceptance:
+def accept(db: apsw.Connection, who: Principal, arrival: Arrival) -> Acceptance:
     """Keep a message, or count it."""
     if place := _insert(db, who, arrival):
-        return Acceptance("new", arrival.row(inbound, place))
+        return Acceptance("new", arrival.at(place))
     for other in arrival.others():
         if known := _count(db, who, other):
             (row,) = select(db, BY_ID, (who.team, who.user, known))
             return Acceptance("duplicate", read_accepted(row))
         if place := _insert(db, who, other):
-            return Acceptance("conflict", other.row(inbound, place))
-    raise Conflict(f"there is no room beside message {arrival.message_id}")
+            return Acceptance("conflict", other.at(place))
+    raise Conflict(f"there is no room beside message {arrival.row.message_id}")
 
 
 def _insert(db: apsw.Connection, who: Principal, arrival: Arrival) -> int:
     made = select(
         db,
         "INSERT INTO accepted (team, user, id, session, channel, account, message_id, sender,"
-        " preview, at_ms, digest, body, state, why, settled_ms)"
+        " preview, at_ms, state, why, settled_ms, digest, body)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING place",
-        (
-            who.team, who.user, arrival.id, arrival.session, arrival.channel, arrival.account,
-            arrival.message_id, arrival.sender, arrival.preview, arrival.at_ms, arrival.digest,
-            arrival.body, arrival.state, arrival.why, arrival.settled_ms,
-        ),
-    )  # fmt: skip
+        (who.team, who.user, *arrival.columns()),
+    )
     return int(made[0][0]) if made else 0
 
 
 def _count(db: apsw.Connection, who: Principal, arrival: Arrival) -> str:
+    row = arrival.row
     known = select(
         db,
         "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = ? AND user = ?"
         " AND channel = ? AND account = ? AND message_id = ? AND digest = ? RETURNING id",
-        (
-            who.team, who.user,
-            arrival.channel, arrival.account, arrival.message_id, arrival.digest,
-        ),
-    )  # fmt: skip
+        (who.team, who.user, row.channel, row.account, row.message_id, arrival.digest),
+    )
     return str(known[0][0]) if known else ""
 
 
@@ -139,7 +122,7 @@ def settle(
         if not settled:
             raise _lost(db, who, row_id, lease)
         runs.add(settled[0][0])
-    for run in runs - {""} if state != "parked" else ():
+    for run in runs - {""}:
         _forget_calls(db, who, run)
 
 
@@ -236,13 +219,14 @@ def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool
 
 def discard(db: apsw.Connection, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
     """Give it up."""
-    db.execute(
+    given_up = select(
+        db,
         "UPDATE accepted SET state = 'reported', settled_ms = ?, why = ?, body = NULL"
-        " WHERE team = ? AND user = ? AND id = ? AND state = 'parked'",
+        " WHERE team = ? AND user = ? AND id = ? AND state = 'parked' RETURNING run",
         (at_ms, why, who.team, who.user, item_id),
     )
-    if db.changes():
-        _forget_calls(db, who, item_id)
+    if given_up:
+        _forget_calls(db, who, given_up[0][0])
         return True
     db.execute(
         "DELETE FROM parcels"
@@ -268,8 +252,14 @@ def prune(db: apsw.Connection, who: Principal, before_ms: int) -> int:
 
 
 def _forget_calls(db: apsw.Connection, who: Principal, run: str) -> None:
+    """Unless a message of the run may be tried again."""
     db.execute(
-        "DELETE FROM calls WHERE team = ? AND user = ? AND run = ?", (who.team, who.user, run)
+        "DELETE FROM calls WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND state IN ('accepted', 'running'))"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND state = 'parked')",
+        (who.team, who.user, run),
     )
 
 

@@ -282,7 +282,7 @@ class PostgresJournal:
             if cursor:
                 name = storable(cursor.name)
                 await postgres_rows.put_cursor(db, self._who, name, dump(cursor.data))
-            return await postgres_rows.accept(db, self._who, arrival, inbound)
+            return await postgres_rows.accept(db, self._who, arrival)
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         found = await self._read(
@@ -320,13 +320,13 @@ class PostgresJournal:
                     await self._engine.give_back(db, key)
 
     async def accepted(self, id: str) -> Accepted | None:  # noqa: A002 - the word for it
-        found = await self._read(f"{postgres_rows.ACCEPTED} AND id = %(id)s", id=storable(id))
+        found = await self._read(f"{postgres_rows.OUR_ACCEPTED} AND id = %(id)s", id=storable(id))
         return read_accepted(found[0]) if found else None
 
     async def rows(
         self, *states: State, session: str | None = None, limit: int | None = None
     ) -> Sequence[Accepted]:
-        query = sql.SQL(postgres_rows.ACCEPTED) + _of(states)
+        query = sql.SQL(postgres_rows.OUR_ACCEPTED) + _of(states)
         if session is not None:
             query += sql.SQL(" AND session = %(session)s")
         query += sql.SQL(" ORDER BY place DESC LIMIT %(limit)s")
@@ -342,13 +342,13 @@ class PostgresJournal:
         return frozenset(call_id for (call_id,) in found)
 
     async def parcel(self, id: str) -> Parcel | None:  # noqa: A002 - the word for it
-        found = await self._read(f"{postgres_rows.PARCELS} AND id = %(id)s", id=storable(id))
+        found = await self._read(f"{postgres_rows.OUR_PARCELS} AND id = %(id)s", id=storable(id))
         return read_parcel(found[0]) if found else None
 
     async def parcels(
         self, *states: ParcelState, channel: str | None = None, limit: int | None = None
     ) -> Sequence[Parcel]:
-        query = sql.SQL(postgres_rows.PARCELS) + _of(states)
+        query = sql.SQL(postgres_rows.OUR_PARCELS) + _of(states)
         if channel is not None:
             query += sql.SQL(" AND channel = %(channel)s")
         query += sql.SQL(" ORDER BY place LIMIT %(limit)s")

@@ -10,9 +10,8 @@ from typing import Any, Final, TypeAlias
 from psycopg import AsyncConnection, AsyncCursor, sql
 
 from homarus.core.errors import Conflict, LeaseLost, StoreError
-from homarus.core.message import Inbound
 from homarus.core.principal import Principal
-from homarus.store.arrival import Arrival, pack, read_accepted
+from homarus.store.arrival import ACCEPTED, PARCELS, Arrival, pack, read_accepted
 from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settled
 
 Row: TypeAlias = tuple[Any, ...]
@@ -62,16 +61,8 @@ MIGRATIONS: Final = (
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
 
-# In the order of the fields of Accepted and Parcel.
-ACCEPTED: Final = (
-    "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
-    " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
-    " WHERE team = %(team)s AND member = %(member)s"
-)
-PARCELS: Final = (
-    "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
-    " attempts, not_before_ms, place FROM parcels WHERE team = %(team)s AND member = %(member)s"
-)
+OUR_ACCEPTED: Final = f"{ACCEPTED} WHERE team = %(team)s AND member = %(member)s"
+OUR_PARCELS: Final = f"{PARCELS} WHERE team = %(team)s AND member = %(member)s"
 
 
 async def migrate(db: Db, schema: str) -> None:
@@ -113,32 +104,28 @@ async def put_cursor(db: Db, who: Principal, name: str, json: str) -> None:
     )
 
 
-async def accept(db: Db, who: Principal, arrival: Arrival, inbound: Inbound) -> Acceptance:
+async def accept(db: Db, who: Principal, arrival: Arrival) -> Acceptance:
     """Keep a message, or count it."""
     if place := await _insert(db, who, arrival):
-        return Acceptance("new", arrival.row(inbound, place))
+        return Acceptance("new", arrival.at(place))
     for other in arrival.others():
         if known := await _count(db, who, other):
             return Acceptance("duplicate", read_accepted(known))
         if place := await _insert(db, who, other):
-            return Acceptance("conflict", other.row(inbound, place))
+            return Acceptance("conflict", other.at(place))
         if known := await _count(db, who, other):  # it came in between the two
             return Acceptance("duplicate", read_accepted(known))
-    raise Conflict(f"there is no room beside message {arrival.message_id}")
+    raise Conflict(f"there is no room beside message {arrival.row.message_id}")
 
 
 async def _insert(db: Db, who: Principal, arrival: Arrival) -> int:
     made = await db.execute(
         "INSERT INTO accepted (team, member, id, session, channel, account, message_id, sender,"
-        " preview, at_ms, digest, body, state, why, settled_ms)"
+        " preview, at_ms, state, why, settled_ms, digest, body)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
         " ON CONFLICT DO NOTHING RETURNING place",
-        (
-            who.team, who.user, arrival.id, arrival.session, arrival.channel, arrival.account,
-            arrival.message_id, arrival.sender, arrival.preview, arrival.at_ms, arrival.digest,
-            arrival.body, arrival.state, arrival.why, arrival.settled_ms,
-        ),
-    )  # fmt: skip
+        (who.team, who.user, *arrival.columns()),
+    )
     row = await made.fetchone()
     return int(row[0]) if row else 0
 
@@ -150,15 +137,15 @@ async def _count(db: Db, who: Principal, arrival: Arrival) -> Row | None:
         " AND message_id = %(message)s AND digest = %(digest)s RETURNING id",
         values_of(
             who,
-            channel=arrival.channel,
-            account=arrival.account,
-            message=arrival.message_id,
+            channel=arrival.row.channel,
+            account=arrival.row.account,
+            message=arrival.row.message_id,
             digest=arrival.digest,
         ),
     )
     if not (known := await counted.fetchone()):
         return None
-    found = await db.execute(f"{ACCEPTED} AND id = %(id)s", values_of(who, id=known[0]))
+    found = await db.execute(f"{OUR_ACCEPTED} AND id = %(id)s", values_of(who, id=known[0]))
     return await found.fetchone()
 
 
@@ -219,8 +206,7 @@ async def settle(
         ),
     )
     _check_all(done, ids, lease)
-    if state != "parked" and ids:
-        await _forget_calls(db, who, [run for (run,) in await done.fetchall()])
+    await _forget_calls(db, who, [run for (run,) in await done.fetchall()])
 
 
 async def call_started(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
@@ -326,11 +312,11 @@ async def discard(db: Db, who: Principal, item_id: str, at_ms: int, why: str) ->
     message = await db.execute(
         "UPDATE accepted SET state = 'reported', settled_ms = %(at_ms)s, why = %(why)s,"
         " body = NULL WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
-        " AND state = 'parked'",
+        " AND state = 'parked' RETURNING run",
         values_of(who, id=item_id, at_ms=at_ms, why=why),
     )
     if message.rowcount:
-        await _forget_calls(db, who, [item_id])
+        await _forget_calls(db, who, [run for (run,) in await message.fetchall()])
         return True
     parcel = await db.execute(
         "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
@@ -356,8 +342,13 @@ async def prune(db: Db, who: Principal, before_ms: int) -> int:
 
 
 async def _forget_calls(db: Db, who: Principal, runs: Sequence[str]) -> None:
+    """Unless a message of the run may be tried again."""
     await db.execute(
-        "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)",
+        "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = calls.run AND state IN ('accepted', 'running'))"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = calls.run AND state = 'parked')",
         values_of(who, runs=[*runs]),
     )
 

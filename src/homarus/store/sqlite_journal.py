@@ -9,7 +9,15 @@ import apsw
 from homarus.core.message import Inbound, Json
 from homarus.core.principal import Principal
 from homarus.store import journal_rows, rows
-from homarus.store.arrival import arrive, read_accepted, read_parcel, storable, storable_ids
+from homarus.store.arrival import (
+    ACCEPTED,
+    PARCELS,
+    arrive,
+    read_accepted,
+    read_parcel,
+    storable,
+    storable_ids,
+)
 from homarus.store.journal import (
     Acceptance,
     Accepted,
@@ -144,7 +152,7 @@ class SqliteJournal:
         def job(db: apsw.Connection) -> Acceptance:
             if read:
                 rows.put_record(db, self._who, _CURSOR, *read)
-            return journal_rows.accept(db, self._who, arrival, inbound)
+            return journal_rows.accept(db, self._who, arrival)
 
         return await self._write(job)
 
@@ -162,12 +170,12 @@ class SqliteJournal:
     async def rows(
         self, *states: State, session: str | None = None, limit: int | None = None
     ) -> Sequence[Accepted]:
-        asked = self._asked(states, journal_rows.OPEN, "state = 'parked'")
+        asked = self._asked(states, journal_rows.OPEN, journal_rows.PARKED)
         if session is not None:
             asked.add("session = ?", storable(session))
         order = "place" if limit is None else "place DESC"
         found = self._read(
-            f"{journal_rows.ACCEPTED} WHERE {asked} ORDER BY {order} LIMIT ?",
+            f"{ACCEPTED} WHERE {asked} ORDER BY {order} LIMIT ?",
             (*asked.values, -1 if limit is None else max(limit, 0)),
         )
         kept = [read_accepted(row) for row in found]
@@ -182,7 +190,7 @@ class SqliteJournal:
 
     async def parcel(self, id: str) -> Parcel | None:  # noqa: A002 - the word for it
         found = self._read(
-            f"{journal_rows.PARCELS} WHERE team = ? AND user = ? AND id = ?",
+            f"{PARCELS} WHERE team = ? AND user = ? AND id = ?",
             (*self._scope, storable(id)),
         )
         return read_parcel(found[0]) if found else None
@@ -194,7 +202,7 @@ class SqliteJournal:
         if channel is not None:
             asked.add("channel = ?", storable(channel))
         found = self._read(
-            f"{journal_rows.PARCELS} WHERE {asked} ORDER BY place LIMIT ?",
+            f"{PARCELS} WHERE {asked} ORDER BY place LIMIT ?",
             (*asked.values, -1 if limit is None else max(limit, 0)),
         )
         return [read_parcel(row) for row in found]

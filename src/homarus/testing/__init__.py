@@ -1,1 +1,1 @@
-"""Fakes, contract suites and a scripted model server, for our tests and for plugin authors."""
+"""Fakes, a scripted model server and a scripted chat service, for our tests and plugin authors."""

@@ -55,13 +55,12 @@ import argparse
 import asyncio
 import json
 import secrets
-import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -70,6 +69,7 @@ from pydantic.alias_generators import to_camel
 from homarus.core.message import Json
 from homarus.core.value import dataclass
 from homarus.testing.model_server.pipe import HungUp, read_request, write_whole
+from homarus.testing.stream_server import StreamServer, serve
 
 Flavour: TypeAlias = Literal["plain", "idempotent", "lookup"]
 FLAVOURS: tuple[Flavour, ...] = ("plain", "idempotent", "lookup")
@@ -279,7 +279,7 @@ class _Chat:
         )
 
 
-class Ledger:
+class Ledger(StreamServer):
     """`async with Ledger() as ledger`: the service, answering at `ledger.url`."""
 
     def __init__(
@@ -290,50 +290,16 @@ class Ledger:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
+        super().__init__(self._talk, host, port)
         self.books = Books(flavour)
-        self._text_limit, self._host, self._port = text_limit, host, port
+        self._text_limit = text_limit
         self._news = asyncio.Event()
-        self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://{self._host}:{self._port}"
 
     def offer(self, offer: Offer) -> Offered:
         """A person writes; whoever waits for news gets it."""
         message = self.books.offer(offer)
         self._news.set()
         return message
-
-    async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
-        self._server = await asyncio.start_server(
-            self._accept, self._host, self._port, limit=1 << 20
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        if self._server is not None:
-            self._server.close()
-        await _turn()  # who was let in a moment ago gets a task
-        for task in self._tasks:
-            task.cancel()
-        # Not told of the test's own exception: it would come back wrapped in a group.
-        await self._group.__aexit__(None, None, None)
-        await _turn()  # the last sockets are closed
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = self._group.create_task(self._talk(reader, writer))
-        self._tasks.add(task)
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            writer.transport.abort()  # also when it was cancelled before it began
-
-        task.add_done_callback(done)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after the other."""
@@ -410,19 +376,8 @@ class Ledger:
         return trouble.status, {"error": "as it was told", "afterS": trouble.after_s}
 
 
-async def _turn() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 def _listed(rows: Iterable[Offered | Send | Attempt]) -> list[dict[str, Json]]:
     return [{to_camel(name): value for name, value in asdict(row).items()} for row in rows]
-
-
-async def _serve(ledger: Ledger, ready: Callable[[str], object]) -> None:
-    async with ledger:
-        ready(ledger.url)
-        await asyncio.Event().wait()
 
 
 def main() -> None:
@@ -433,17 +388,8 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     options = parser.parse_args()
-
-    def ready(url: str) -> None:
-        sys.stdout.write(f"{url}\n")  # how a parent process learns the port
-        sys.stdout.flush()
-
-    async def serve() -> None:
-        host, port, limit = options.host, options.port, options.text_limit
-        await _serve(Ledger(options.flavour, text_limit=limit, host=host, port=port), ready)
-
-    with suppress(KeyboardInterrupt):
-        asyncio.run(serve())
+    host, port, limit = options.host, options.port, options.text_limit
+    serve(Ledger(options.flavour, text_limit=limit, host=host, port=port))
 
 
 if __name__ == "__main__":

@@ -73,12 +73,11 @@ class JournalRows:
                 return Acceptance("duplicate", known)
             if made := self._insert(other):
                 return Acceptance("conflict", made)
-        raise Conflict(f"there is no room beside message {arrival.message_id}")
+        raise Conflict(f"there is no room beside message {arrival.row.message_id}")
 
     def _insert(self, arrival: Arrival) -> Accepted | None:
-        inbound = read_body(arrival.body)
-        assert inbound is not None  # noqa: S101 - it has just been written
-        new = _Message(arrival.row(inbound, self.last_place + 1), arrival.digest)
+        kept = replace(arrival.row, inbound=read_body(arrival.body), place=self.last_place + 1)
+        new = _Message(kept, arrival.digest)
         taken = {message.name for message in self.messages.values()}
         if new.row.id in self.messages or new.name in taken:
             return None
@@ -87,9 +86,9 @@ class JournalRows:
         return new.row
 
     def _count(self, arrival: Arrival) -> Accepted | None:
-        name = (arrival.channel, arrival.account, arrival.message_id)
+        asked = _Message(arrival.row, arrival.digest)
         for message in self.messages.values():
-            if message.name == name and message.digest == arrival.digest:
+            if message.name == asked.name and message.digest == asked.digest:
                 row = replace(message.row, duplicates=message.row.duplicates + 1)
                 self.messages[row.id] = replace(message, row=row)
                 return row
@@ -115,7 +114,10 @@ class JournalRows:
             raise LeaseLost(f"run {run} is not going on under {lease.name}")
 
     def forget_calls(self, run: str) -> None:
-        self.calls = frozenset(call for call in self.calls if call[0] != run)
+        """Unless a message of the run may be tried again."""
+        rows = (message.row for message in self.messages.values() if message.row.run == run)
+        if all(row.state not in {*OPEN, "parked"} for row in rows):
+            self.calls = frozenset(call for call in self.calls if call[0] != run)
 
     def parcel(self, parcel_id: str, lease: Lease, *states: ParcelState) -> _Sent:
         found = self.parcels.get(parcel_id)
@@ -148,7 +150,7 @@ class JournalRows:
         if message and message.row.state == "parked":
             row = replace(message.row, state="reported", settled_ms=at_ms, why=why, inbound=None)
             self.messages[item_id] = replace(message, row=row)
-            self.forget_calls(item_id)
+            self.forget_calls(row.run)
             return True
         if sent and sent.parcel.state in {"unknown", "dead"}:
             del self.parcels[item_id]
@@ -242,8 +244,8 @@ class MemorySteps:
                     inbound=message.row.inbound if state == "parked" else None,
                 )
                 rows.messages[row_id] = replace(message, row=row, token=lease.token)
-                if state != "parked":
-                    rows.forget_calls(row.run)
+            for row_id in ids:
+                rows.forget_calls(rows.messages[row_id].row.run)
 
         self._add(step)
 

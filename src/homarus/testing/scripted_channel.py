@@ -27,6 +27,7 @@ POLL_S = 20.0
 CONNECT_S = 5.0
 READY_S = 5.0
 ANSWER_S = 10.0  # over the time a service was asked to wait
+PLAIN = Capabilities()
 
 
 class ScriptedChannel:
@@ -35,7 +36,7 @@ class ScriptedChannel:
     def __init__(
         self,
         url: str,
-        capabilities: Capabilities = Capabilities(),  # noqa: B008 - frozen
+        capabilities: Capabilities = PLAIN,
         *,
         name: str = "scripted",
         account: str = "default",

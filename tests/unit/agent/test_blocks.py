@@ -16,6 +16,7 @@ from homarus.agent.reply.blocks import (
     Pace,
     Preference,
 )
+from tests.unit.agent.talk import cut
 
 WORDS = st.sampled_from(
     ["a", "word", "Lobster", " ", "\n", "\n\n", ". ", "!", "x" * 30, "。", "é🦞"]
@@ -44,15 +45,6 @@ RULES = st.builds(
     st.booleans(),
 )
 STEPS = st.lists(st.integers(1, 20), min_size=1, max_size=8)
-
-
-def cut(text: str, steps: list[int]) -> list[str]:
-    pieces, at, turn = [], 0, 0
-    while at < len(text):
-        step = steps[turn % len(steps)]
-        pieces.append(text[at : at + step])
-        at, turn = at + step, turn + 1
-    return pieces
 
 
 def chunks(text: str, rules: Chunking, steps: list[int]) -> list[str]:

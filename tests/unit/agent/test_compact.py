@@ -15,29 +15,15 @@ from homarus.agent.context.render import NO_VIEW, Frame, render
 from homarus.agent.context.tokens import message_tokens, text_bytes, tokens_in
 from homarus.config import schema
 from homarus.core.errors import ContextOverflow, HomarusError, Overloaded, UserError
-from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, user
-from homarus.sessions.transcript import Line, compaction, read_message, summary_in
+from homarus.core.message import Message, ToolCall, user
+from homarus.sessions.transcript import Line, summary_in
+from tests.unit.agent.talk import result, said, summary
 
 RULES = schema.Compaction()
-ORIGIN = Origin("api", "p", "m")
-
-
-def said(text: str, *calls: ToolCall) -> Message:
-    return Message("assistant", (Text(text), *calls), 0, ORIGIN)
-
-
-def result(call_id: str, text: str, *, failed: bool = False) -> Message:
-    return Message("tool", (ToolReturn(call_id, "exec", (Text(text),), is_error=failed),), 0)
 
 
 def lines(messages: Sequence[Message]) -> list[Line]:
     return [Line(f"e{at}", message) for at, message in enumerate(messages)]
-
-
-def summary(text: str) -> Message:
-    message = read_message(compaction(text, "x", 1).at("c", None, 0))
-    assert message
-    return message
 
 
 def talk(turns: int, words: int = 200) -> list[Message]:

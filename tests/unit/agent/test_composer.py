@@ -29,8 +29,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def agent(workspace: Path, **more: object) -> Agent:
-    return Agent("main", "Homarus", workspace, timezone="Europe/Berlin", **more)  # type: ignore[arg-type] # named as the fields are
+def agent(workspace: Path, *, is_named: bool = False) -> Agent:
+    return Agent("main", "Homarus", workspace, timezone="Europe/Berlin", is_named=is_named)
 
 
 def test_what_is_private_stays_out_of_groups(home: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_report_tells_of_every_part_and_comes_back_whole(home: Path) -> None
     (home / "USER.md").unlink()
     composer = Composer()
     prompt = composer.compose(agent(home), MAIN, LARGE, TOOLS)
-    report = composer.report(prompt, Place(MAIN, "id-1", "mock", "mock-1", 17))
+    report = composer.report(Place(MAIN, "id-1", "mock", "mock-1", 17))
     told = json.loads(json.dumps(report.to_json()))
     assert read_report(told) == report
     assert report.chars == len(prompt.text)
@@ -142,11 +142,11 @@ def test_the_report_tells_of_every_part_and_comes_back_whole(home: Path) -> None
 
 def test_a_report_made_later_says_the_same(home: Path) -> None:
     composer = Composer()
-    prompt = composer.compose(agent(home), MAIN, LARGE, TOOLS)
-    kept = composer.report(prompt, Place(MAIN, at_ms=1)).entry()
-    assert composer.report(prompt, Place(MAIN, at_ms=2)).is_like(kept)
-    assert not composer.report(prompt, Place(MAIN, session_id="other")).is_like(kept)
-    assert not composer.report(prompt, Place(MAIN)).is_like(None)
+    composer.compose(agent(home), MAIN, LARGE, TOOLS)
+    kept = composer.report(Place(MAIN, at_ms=1)).entry()
+    assert composer.report(Place(MAIN, at_ms=2)).is_like(kept)
+    assert not composer.report(Place(MAIN, session_id="other")).is_like(kept)
+    assert not composer.report(Place(MAIN)).is_like(None)
 
 
 def test_the_originals_report_is_read_and_ours_has_all_its_keys(home: Path) -> None:
@@ -156,7 +156,8 @@ def test_the_originals_report_is_read_and_ours_has_all_its_keys(home: Path) -> N
     assert report and report.chars == theirs["systemPrompt"]["chars"]
     assert len(report.tools) == len(theirs["tools"]["entries"])
     composer = Composer()
-    ours = composer.report(composer.compose(agent(home), MAIN, LARGE, TOOLS), Place(MAIN)).entry()
+    composer.compose(agent(home), MAIN, LARGE, TOOLS)
+    ours = composer.report(Place(MAIN)).entry()
     assert theirs.keys() == ours.keys()
     for part in ("systemPrompt", "skills", "tools"):
         assert theirs[part].keys() == ours[part].keys()

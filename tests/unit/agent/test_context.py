@@ -19,53 +19,20 @@ from homarus.agent.context.render import (
 )
 from homarus.agent.context.tokens import Measured, expected, message_tokens
 from homarus.config.schema import ContextPruning
-from homarus.core.message import (
-    Image,
-    Message,
-    Origin,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolReturn,
-    Usage,
-    user,
-)
-from homarus.providers.anthropic_request import Turns as AnthropicTurns
-from homarus.sessions.transcript import INJECTED, compaction, read_message
+from homarus.core.message import Image, Message, Text, Thinking, ToolCall, ToolReturn, Usage, user
+from homarus.sessions.transcript import INJECTED
+from tests.unit.agent.talk import ORIGIN, as_bytes, result, said, summary
 
 HOUR_MS = 3_600_000
-ORIGIN = Origin("api", "p", "m")
 FRAME = Frame("m", 100_000)
-
-
-def said(*parts: Part | str, at_ms: int = 0, prompt: int = 0) -> Message:
-    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
-    return Message("assistant", made, at_ms, replace(ORIGIN, usage=Usage(input=prompt)))
 
 
 def call(call_id: str, name: str = "exec") -> ToolCall:
     return ToolCall(call_id, name, {"command": "ls"})
 
 
-def result(call_id: str, text: str, *images: Image, at_ms: int = 0) -> Message:
-    content: tuple[Text | Image, ...] = (Text(text), *images)
-    return Message("tool", (ToolReturn(call_id, "exec", content),), at_ms)
-
-
-def summary(text: str, at_ms: int = 0) -> Message:
-    message = read_message(compaction(text, "x", 1).at("c", None, at_ms))
-    assert message
-    return message
-
-
 def sent(history: Sequence[Message], frame: Frame = FRAME, now_ms: int = 0) -> tuple[Message, ...]:
     return render(history, frame, NO_VIEW, now_ms).messages
-
-
-def as_bytes(messages: Sequence[Message]) -> bytes:
-    turns = AnthropicTurns(provider="p", model="m", sees_images=True, unsigned=True)
-    return b",".join(turn.json() for turn in turns.render(messages))
 
 
 # --- mending -----------------------------------------------------------------------------------
@@ -131,7 +98,8 @@ def test_one_result_gets_at_most_its_share_of_the_window() -> None:
     history = [user("hi"), said(call("a")), result("a", "x" * 1_000_000)]
     view = render(history, Frame("m", 10_000), NO_VIEW, 0)
     assert message_tokens(view.messages[2]) <= 10_000 * 0.3 + 50
-    assert "characters left out" in view.messages[2].parts[0].text  # type: ignore[union-attr]  # a result
+    (part,) = view.messages[2].parts
+    assert isinstance(part, ToolReturn) and "characters left out" in part.text
 
 
 def test_many_results_of_one_answer_share_it() -> None:

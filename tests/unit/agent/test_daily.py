@@ -1,17 +1,18 @@
 """Daily notes: made with the first entry, and given once to a new private conversation."""
 
+import os
 import threading
 from datetime import UTC, date
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.daily import add_entry, day_of, note_name, opening_notes
+from homarus.agent.prompt.daily import add_entry, note_name, opening_notes
 from homarus.agent.prompt.hearing import hear
+from homarus.config.zone import day_in
 from homarus.core.errors import UserError
 from homarus.core.message import Address, Inbound
 from homarus.sessions.envelope import Rules, strip, with_notes
@@ -99,11 +100,22 @@ def test_the_notes_keep_to_their_budget_and_the_newest_lines_stay(
         assert notes.endswith(f"- entry {newer - 1}")
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_notes_that_may_not_be_read_are_one_line(tmp_path: Path) -> None:
+    add_entry(tmp_path, TODAY, "- private")
+    (tmp_path / "memory").chmod(0)
+    try:
+        notes = opening_notes(tmp_path, MAIN, TODAY)
+    finally:
+        (tmp_path / "memory").chmod(0o700)
+    assert "memory/2026-04-15.md could not be read" in notes and "- private" not in notes
+
+
 @pytest.mark.parametrize(
     ("zone", "day"), [("Pacific/Auckland", 16), ("UTC", 15), ("America/New_York", 15)]
 )
 def test_the_day_is_the_persons(zone: str, day: int) -> None:
-    assert day_of(NOON_MS, ZoneInfo(zone)) == date(2026, 4, day)
+    assert day_in(zone, NOON_MS) == date(2026, 4, day).isoformat()
 
 
 def inbound(text: str = "Hello", channel: str = "telegram") -> Inbound:
@@ -111,7 +123,8 @@ def inbound(text: str = "Hello", channel: str = "telegram") -> Inbound:
 
 
 def agent(workspace: Path) -> Agent:
-    return Agent("main", "Ada", workspace, envelope=Rules(zone=UTC, own_zone=UTC))
+    rules = Rules(zone=UTC, own_zone=UTC)
+    return Agent("main", "Ada", workspace, timezone="UTC", envelope=rules)
 
 
 def test_only_the_first_message_of_a_conversation_brings_the_notes(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from homarus.agent.prompt.identity_file import (
     write_identity,
 )
 from homarus.agent.workspace import seed
+from homarus.core.errors import UserError
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -74,6 +75,14 @@ def test_a_name_is_written_and_the_rest_stays(text: str, tmp_path: Path) -> None
     assert (found.name, found.emoji) == ("Nyx - Emoji: x", "🌙")
     kept = [line for line in text.splitlines() if "ame:" not in line and "moji:" not in line]
     assert [line for line in written.splitlines() if line in kept] == kept
+
+
+@pytest.mark.parametrize("data", [b"caf\xe9\n", "Ada".encode("utf-16"), b"x" * 4_000_001])
+def test_a_file_that_would_be_damaged_is_not_written(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "IDENTITY.md").write_bytes(data)
+    with pytest.raises(UserError, match=r"IDENTITY\.md"):
+        write_identity(tmp_path, name="Nyx")
+    assert (tmp_path / "IDENTITY.md").read_bytes() == data
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,15 @@ from homarus.agent.context.tokens import fixed_tokens
 from homarus.config import schema
 from homarus.core.errors import ContextOverflow, Overloaded
 from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, Usage, user
-from homarus.providers.anthropic_request import Turns
 from homarus.sessions import transcript
 from homarus.sessions.transcript import Draft
 from homarus.store.base import Entry
+from tests.unit.agent.talk import as_bytes
 
 WINDOW = 12_000
 SYSTEM = "You are a helpful lobster. " * 60
 FACT = "By the way, my locker at the pool is number 7731-K."
 RULES = schema.Compaction()
-
-
-def as_bytes(messages: Sequence[Message]) -> bytes:
-    turns = Turns(provider="p", model="m", sees_images=True, unsigned=True)
-    return b",".join(turn.json() for turn in turns.render(messages))
 
 
 def count(messages: Sequence[Message]) -> int:

@@ -17,7 +17,7 @@ from homarus.agent.context.pictures import (
     workspace_reader,
 )
 from homarus.core.message import Image, Message, Text, user
-from homarus.sessions.transcript import compaction, read_message
+from tests.unit.agent.talk import summary
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -81,5 +81,5 @@ def test_older_questions_get_theirs_back_the_newest_first() -> None:
 
 
 def test_a_summary_names_no_pictures() -> None:
-    message = read_message(compaction("it was in a.png", "x", 1).at("c", None, 0))
-    assert message and not restore([message], lambda path: Image(path, "image/png"))
+    message = summary("it was in a.png")
+    assert not restore([message], lambda path: Image(path, "image/png"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from homarus.agent.agent import Agent
+from homarus.agent.books import Books
 from homarus.agent.reply.excuse import excuse
 from homarus.agent.reply.shaping import shape_reply
 from homarus.agent.reply.wording import EMPTY
@@ -15,6 +16,7 @@ from homarus.agent.spend import Spend
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (
+    DiskFull,
     LeaseLost,
     Overloaded,
     ProviderError,
@@ -60,14 +62,17 @@ def message(text: str = "hi", wishes: Wishes | None = None) -> Inbound:
 
 
 class SlowStore(MemoryStore):
-    """A store that takes its time to commit."""
+    """A store that takes its time to commit, or cannot."""
 
     commit_s = 0.0
+    fails = False
 
     @asynccontextmanager
     async def commit(self) -> AsyncIterator[Unit]:
         async with super().commit() as unit:
             yield unit
+            if self.fails:
+                raise DiskFull("no room to write", fix="free some")
             if self.commit_s:
                 await asyncio.sleep(self.commit_s)
 
@@ -84,6 +89,7 @@ class Stage:
         self.window, self.hooks = 200_000, Hooks()
         self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
         self.posted = 0
+        self.stranded: list[str] = []
         self.wishes: list[Wish] = []
         self.runner = Runner(
             sessions=self.sessions,
@@ -99,6 +105,7 @@ class Stage:
             words=lambda _key, inbound: inbound.text,
             pack=self.pack,
             posted=self.note_post,
+            stranded=self.stranded.extend,
             watchdog=Watchdog(),
             spend=Spend(self.store, schema.Spend, clock.now_ms, str),
             hooks=self.hooks,
@@ -295,6 +302,44 @@ def test_a_call_that_was_started_is_not_run_again(tmp_path: Path) -> None:
     assert asyncio.run(stage.store.journal.calls("r1")) == frozenset()
 
 
+def test_a_call_stays_started_when_another_message_of_its_run_is_tried_alone(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, say("done"))
+    call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
+    first = broken_off(stage, say(call), started=["c"])
+
+    async def part() -> tuple[Accepted, Lease]:
+        """The run answered two messages; the first of them is parked, and then given up."""
+        journal = stage.store.journal
+        second = await stage.accept(replace(message("more"), id="2", run_id="r2"))
+        async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+            place = {"session_id": first.session_id, "entry": first.entry}
+            unit.start([first.id, second.id], lease, run=first.id, **place)
+            unit.settle([first.id], lease, "parked", at_ms=2)
+        assert await journal.discard(first.id, at_ms=3, why="w")
+        found = await journal.accepted(second.id)
+        assert found is not None
+        return found, lease
+
+    row, lease = asyncio.run(part())
+    books = Books(
+        stage.store, [row], lease, pack=stage.pack, posted=lambda: None, now_ms=lambda: 4,
+        hooks=Hooks(), stranded=stage.stranded.extend,
+    )  # fmt: skip
+
+    async def die() -> None:
+        """It is taken up, and the program ends before it has said anything."""
+        session = await stage.sessions.load(KEY, "main")
+        assert await books.open_calls() == {"c"}
+        assert await session.go_on([row.entry], also=books.begin(session)) is not None
+
+    asyncio.run(die())
+    asyncio.run(stage.runner(KEY, [stage.row("r2")]))
+    assert not (tmp_path / "a.txt").exists()
+    assert stage.row("r2").state == "answered"
+
+
 def test_a_conversation_that_went_on_is_not_gone_back_to(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("never"))
     row = broken_off(stage)
@@ -329,6 +374,19 @@ def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
     assert stage.parcels() == ["first", "second"]
 
 
+def test_an_answer_is_sent_although_what_steers_then_asks_for_none(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("at eight"), say("NO_REPLY"))
+
+    async def main() -> None:
+        row = await stage.accept(message())
+        stage.steering = [await stage.accept(replace(message("thanks"), id="2", run_id="r2"))]
+        await stage.runner(KEY, [row])
+
+    asyncio.run(main())
+    assert stage.parcels() == ["at eight"]
+    assert [stage.row(id_).state for id_ in ("r1", "r2")] == ["answered", "answered"]
+
+
 def test_what_steers_a_run_that_is_stopped_before_it_is_kept_ends_with_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("first"), say("second"))
 
@@ -345,6 +403,21 @@ def test_what_steers_a_run_that_is_stopped_before_it_is_kept_ends_with_it(tmp_pa
     assert asyncio.run(main()).status == "aborted"
     assert [stage.row(id_).state for id_ in ("r1", "r2")] == ["reported", "reported"]
     assert stage.row("r2").run == "r1"
+
+
+def test_a_run_whose_end_cannot_be_written_down_is_not_forgotten(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("first"), say("second"))
+
+    async def main() -> None:
+        row = await stage.accept(message())
+        stage.store.fails = True
+        await stage.runner(KEY, [row])
+
+    asyncio.run(main())
+    assert stage.stranded == ["r1"] and stage.row().state == "accepted"
+    stage.store.fails = False
+    asyncio.run(stage.runner(KEY, [stage.row()]))
+    assert stage.row().state == "answered" and stage.parcels() == ["first"]
 
 
 def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
@@ -382,6 +455,36 @@ def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").exists() and stage.parcels() == ["DONE"]
     assert stage.messages()[0] == ("user", "(asked: hi)\n\nhi")
     assert seen == ["hi", "session", "end "] and stage.hooks.failures == ()
+
+
+def test_a_part_that_a_hook_keeps_back_takes_no_other_with_it(tmp_path: Path) -> None:
+    class Censor:
+        @hook
+        def message_sending(self, outbound: Outbound) -> Refusal | None:
+            return Refusal("not this") if outbound.text == "a" else None
+
+    def pack(inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
+        parts = enumerate(text.split(), first)
+        return [Parcel(f"{run}:{at}", run, inbound.address, part, 0, 10) for at, part in parts]
+
+    stage = Stage(tmp_path, say("a b", ToolCall("c", "ls", {})), say("c d"))
+    stage.runner._pack = pack
+    stage.hooks.register(Censor(), "censor")
+    assert stage.run(message()).status == "answered"
+    assert stage.parcels() == ["b", "c", "d"]
+
+
+def test_a_run_that_is_over_but_for_its_report_can_no_longer_be_stopped(tmp_path: Path) -> None:
+    class Stopper:
+        @hook
+        def message_sending(self) -> None:
+            stage.runner.abort(KEY)
+
+    stage = Stage(tmp_path, Overloaded("busy"))
+    stage.hooks.register(Stopper(), "stopper")
+    outcome = stage.run(message())
+    assert isinstance(outcome.error, Overloaded) and stage.hooks.failures == ()
+    assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
 
 
 def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> None:
@@ -504,11 +607,24 @@ def test_each_call_of_a_model_leaves_a_row_the_failed_ones_too(tmp_path: Path) -
     ]
 
 
-def test_a_compaction_a_person_wants_leaves_its_rows_too(tmp_path: Path) -> None:
+def test_a_compaction_a_person_wants_leaves_its_rows_too_and_hooks_see_it(tmp_path: Path) -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Watcher:
+        @hook
+        def before_compaction(self, messages: int) -> None:
+            seen.append(("before", messages))
+
+        @hook
+        def after_compaction(self, messages: int) -> None:
+            seen.append(("after", messages))
+
     stage = Stage(tmp_path, say("one " * 500), say("two"), say("notes"))
     stage.window = 9_000
+    stage.hooks.register(Watcher(), "watcher")
     for name in ("r1", "r2"):
         stage.run(Inbound(name, Address("t", "1"), "ann", "word " * 900, run_id=name))
     asyncio.run(stage.runner.compact(KEY))
     runs = [row.run for row in asyncio.run(stage.store.spent())]
     assert runs[-1] == f"compact:{KEY}" and runs[:2] == ["r1", "r2"]
+    assert seen == [("before", 4), ("after", len(stage.messages()))] and stage.hooks.failures == ()

@@ -8,6 +8,8 @@ from homarus.agent.reply.blocks import Block, Chunking, Coalescing
 from homarus.agent.reply.manner import Manner
 from homarus.agent.reply.shaping import Shape
 from homarus.agent.reply.text import parse_reply, strip_reasoning_tags
+from homarus.agent.reply.typing import TypingMode
+from homarus.agent.reply.wording import EMPTY
 from homarus.core.event import (
     MessageSaved,
     RunEnded,
@@ -18,6 +20,8 @@ from homarus.core.event import (
     ToolStarted,
 )
 from homarus.core.message import Address, Message, Origin, Text, ToolCall, ToolReturn
+from homarus.sessions.levels import ReasoningLevel
+from tests.unit.agent.talk import cut
 
 WORDS = st.sampled_from(
     [
@@ -63,12 +67,9 @@ def said(text: str, stop: str = "stop") -> Message:
 def tell(manner: Manner, text: str, steps: list[int]) -> list[Block]:
     """Every block of an answer that comes in pieces."""
     shape, blocks = Shape(manner), list[Block]()
-    at = turn = 0
-    while at < len(text):
-        step = steps[turn % len(steps)]
-        blocks += shape.feed(TextAdded(text[at : at + step]), turn * 0.4).send
+    for turn, piece in enumerate(cut(text, steps)):
+        blocks += shape.feed(TextAdded(piece), turn * 0.4).send
         blocks += shape.tick(turn * 0.4 + 0.3).send
-        at, turn = at + step, turn + 1
     return [*blocks, *shape.finish(said(text)).blocks]
 
 
@@ -157,11 +158,39 @@ def test_a_failed_send_of_the_tool_does_not_silence_the_answer() -> None:
     assert shape.finish(said("Booked for eight.")).blocks == (Block("Booked for eight."),)
 
 
+def test_where_nobody_sends_on_the_way_the_tools_are_told_of_with_the_answer() -> None:
+    shape = Shape(Manner(verbose="on"), at_end=True)
+    shape.feed(MessageSaved(said("Looking.")))
+    assert shape.feed(ToolStarted(ToolCall("1", "ls", {}))).send == ()
+    shape.feed(ToolEnded(ToolReturn("1", "ls", (Text("a"),))))
+    blocks = shape.finish(said("One file.")).blocks
+    assert [block.kind for block in blocks] == ["text", "tool", "text"]
+    assert "ls" in blocks[1].text
+
+
+def test_silence_takes_back_what_was_said_on_the_way_but_no_answer() -> None:
+    asking = Message("assistant", (Text("Looking."), ToolCall("1", "ls", {})))
+    shape = Shape(Manner())
+    shape.feed(MessageSaved(asking))
+    assert shape.finish(said("NO_REPLY")).outcome == "silent"
+    shape = Shape(Manner())
+    for message in (said("At eight."), asking):  # the answer, and then what steers: "thanks"
+        shape.feed(MessageSaved(message))
+    ending = shape.finish(said("NO_REPLY"))
+    assert (ending.blocks, ending.outcome) == ((Block("At eight."),), "answered")
+
+
+def test_an_empty_answer_is_said_to_be_one_whatever_was_told_beside_it() -> None:
+    shape = Shape(Manner(verbose="on", new_session="0f3a"))
+    shape.feed(RunStarted("p", "m"))
+    assert [block.text for block in shape.finish(said("")).blocks][1:] == [EMPTY]
+
+
 def test_typing_follows_its_mode() -> None:
     call = ToolCall("1", "read", {})
 
-    def signs(mode: str) -> list[bool | None]:
-        shape = Shape(Manner(typing=mode))  # type: ignore[arg-type]  # one of the four below
+    def signs(mode: TypingMode) -> list[bool | None]:
+        shape = Shape(Manner(typing=mode))
         facts = (RunStarted(), TextAdded("NO"), TextAdded("t me"), ToolProgressed(call, "x"))
         return [shape.feed(fact).typing for fact in facts]
 
@@ -171,7 +200,8 @@ def test_typing_follows_its_mode() -> None:
 
 
 def test_thoughts_are_live_only_where_asked_for() -> None:
-    for level, seen in (("off", ""), ("on", ""), ("stream", "hm")):
-        shape = Shape(Manner(reasoning=level))  # type: ignore[arg-type]  # one of the three
+    levels: dict[ReasoningLevel, str] = {"off": "", "on": "", "stream": "hm"}
+    for level, seen in levels.items():
+        shape = Shape(Manner(reasoning=level))
         shape.feed(TextAdded("<think>hm</think>x"))
         assert shape.thoughts == seen

@@ -1,7 +1,7 @@
 """Money: held before a call, settled after it, and a cap is never passed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -233,7 +233,8 @@ def test_who_stops_listening_after_the_answer_has_paid() -> None:
             if isinstance(piece, Message):
                 break
         assert bank.spend.end("r1") == pytest.approx(0.02)
-        await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+        assert isinstance(stream, AsyncGenerator)
+        await stream.aclose()
         await provider.close()
 
     asyncio.run(main())

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from homarus.agent.reply.tags import Asides, Tags
 from homarus.agent.reply.text import parse_reply, strip_reasoning_tags
+from tests.unit.agent.talk import cut
 
 PIECES = [
     *(
@@ -26,15 +27,6 @@ PIECES = [
 ]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=16).map("".join)
 STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
-
-
-def cut(text: str, steps: list[int]) -> list[str]:
-    pieces, at, turn = [], 0, 0
-    while at < len(text):
-        step = steps[turn % len(steps)]
-        pieces.append(text[at : at + step])
-        at, turn = at + step, turn + 1
-    return pieces
 
 
 def split(pieces: list[str]) -> tuple[str, str]:

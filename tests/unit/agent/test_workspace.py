@@ -180,6 +180,14 @@ def test_extra_workspaces_and_those_without_a_backup_are_told(tmp_path: Path) ->
     assert workspace.advise([tmp_path / "nowhere"], tmp_path, tmp_path / "nowhere") == ()
 
 
+def test_the_workspace_of_another_profile_is_no_extra_one(tmp_path: Path) -> None:
+    state = tmp_path / ".openclaw"
+    workspace.seed(state / "workspace-work")
+    assert len(workspace.advise([state / "workspace"], tmp_path, state)) == 1
+    (tmp_path / ".openclaw-work").mkdir()
+    assert workspace.advise([state / "workspace"], tmp_path, state) == ()
+
+
 def test_a_linked_workspace_in_use_is_no_extra_one(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     state.mkdir()

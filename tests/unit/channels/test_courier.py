@@ -179,6 +179,23 @@ def test_only_so_many_chats_are_sent_to_at_once_and_none_is_forgotten() -> None:
     carry(service, body, width=2)
 
 
+def test_while_others_wait_for_a_slow_service_it_does_not_look_around_all_the_time() -> None:
+    gate = asyncio.Event()
+    service = Carrier(gate)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", chat="a")
+        await stage.post("2", chat="b")
+        await stage.clock.advance(LOOK_S)  # time to look, and nobody there who could go
+        before = len(stage.clock.slept)
+        await stage.settle()
+        assert len(stage.clock.slept) == before and service.asked == ["1"]
+        gate.set()
+        await stage.until("2", "sent")
+
+    carry(service, body, width=1)
+
+
 def test_what_is_posted_while_its_chat_is_being_sent_to_follows() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
@@ -571,7 +588,7 @@ def test_a_journal_that_cannot_be_read_tears_nothing_that_is_being_sent() -> Non
     ("step", "state", "asked"), [(None, "sent", ["1", "2"]), (LATER, "sent", ["1", "1", "2"])]
 )
 def test_what_the_journal_could_not_be_told_is_not_forgotten(
-    step: Step, state: ParcelState, asked: list[str]
+    monkeypatch: pytest.MonkeyPatch, step: Step, state: ParcelState, asked: list[str]
 ) -> None:
     """A full disk makes no unknown outcome of one that is known."""
     service = Carrier(step)
@@ -586,7 +603,7 @@ def test_what_the_journal_could_not_be_told_is_not_forgotten(
                 raise DiskFull("no room")
             return inner()
 
-        stage.courier._journal.commit = tight  # type: ignore[method-assign] # fails as told
+        monkeypatch.setattr(stage.journal, "commit", tight)
         await stage.post("1", "2")
         await stage.clock.advance(200)
         assert fails == 0 and service.asked == asked
@@ -595,7 +612,7 @@ def test_what_the_journal_could_not_be_told_is_not_forgotten(
     carry(service, body)
 
 
-def test_without_news_it_looks_only_now_and_then() -> None:
+def test_without_news_it_looks_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(stage: Stage) -> None:
         looks = 0
         inner = stage.journal.parcels
@@ -605,7 +622,7 @@ def test_without_news_it_looks_only_now_and_then() -> None:
             looks += 1
             return await inner(*states, **asked)
 
-        stage.courier._journal.parcels = counted  # type: ignore[method-assign] # counts
+        monkeypatch.setattr(stage.journal, "parcels", counted)
         await stage.post("1")
         await stage.until("1", "sent")
         await stage.settle()

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +25,14 @@ PROVIDER = {
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith(("OPENCLAW_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".openclaw").mkdir()
+def home(home: Path) -> Path:
     config = {
         "models": {"providers": {"mock": PROVIDER}},
         "agents": {"defaults": {"model": {"primary": "mock/mock-1"}}},
-        "logging": {"file": str(tmp_path / "log")},
+        "logging": {"file": str(home / "log")},
     }
-    (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
-    return tmp_path
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    return home
 
 
 def run(*args: str, command: click.Command = agents_command, text: str = "") -> Result:

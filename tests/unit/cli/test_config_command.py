@@ -1,26 +1,14 @@
 """`homarus config`, as a person types it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from homarus.cli.config import command
 from homarus.core.errors import ConfigError, UserError
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith(("OPENCLAW_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".openclaw").mkdir()
-    return tmp_path
 
 
 def config(home: Path, text: str) -> Path:

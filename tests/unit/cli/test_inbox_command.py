@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-import os
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,13 +19,8 @@ CHAT = Address("mock", "7")
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith(("OPENCLAW_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".openclaw").mkdir()
-    return tmp_path / ".openclaw"
+def state(home: Path) -> Path:
+    return home / ".openclaw"
 
 
 def run(*args: str) -> Result:
@@ -115,3 +110,10 @@ def test_an_id_must_mean_one_thing(state: Path) -> None:
     assert "homarus inbox --stuck" in refused("retry", "par").fix
     assert "nothing that is stuck" in refused("retry", "waits-1").message
     assert "\x1b" not in refused("retry", "\x1b[2J").message
+
+
+def test_a_gateway_elsewhere_is_named_after_the_verb_or_nothing_is_done(state: Path) -> None:
+    fill(state, "parked-1")
+    error = run("--url", "ws://far", "discard", "parked-1").exception
+    assert isinstance(error, click.UsageError) and "after discard" in error.message
+    assert state_of(state, "parked-1") == "parked"

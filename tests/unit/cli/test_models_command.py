@@ -255,3 +255,36 @@ def test_if_needed_says_nothing_when_the_weights_are_there(home: Home) -> None:
     told = home.told("status")
     assert told["demo"] == {"present": True, "path": str(home.weights)}
     assert told["problem"] is None
+
+
+def test_a_stored_credential_is_a_key(home: Home) -> None:
+    profiles = home.path / ".openclaw" / "agents" / "main" / "agent" / "auth-profiles.json"
+    profiles.parent.mkdir(parents=True)
+    key = {"type": "api_key", "provider": "openai", "key": "sk-of-a-person"}
+    profiles.write_text(json.dumps({"version": 1, "profiles": {"openai:default": key}}))
+    found = home.told("status")
+    assert found["model"].startswith("openai/") and found["problem"] is None
+    assert found["key"] == {"source": "the auth profile openai:default", "shown": "api_key"}
+    assert "sk-of" not in json.dumps(found)
+    rows = home.told("list")["models"]
+    assert rows and all(row["key"].startswith("openai/") for row in rows)
+
+
+WINDOW = """{models: {providers: {box: {baseUrl: "http://127.0.0.1:9/v1",
+  models: [{id: "m", name: "M"%s}]}}}, agents: {defaults: {model: {primary: "box/m"}}}}"""
+
+
+def test_a_window_that_is_set_or_was_asked_for_is_no_guess(home: Home) -> None:
+    home.configure(WINDOW % "")
+    guess = home.told("status")
+    assert not guess["known"] and "is not known" in guess["note"]
+    lists = home.weights.parent / "lists"
+    lists.mkdir(parents=True)
+    told = {"version": 1, "models": [{"id": "m", "window": 9_000}]}
+    (lists / "box.json").write_text(json.dumps(told))
+    learned = home.told("status")
+    assert (learned["known"], learned["contextWindow"], learned["note"]) == (True, 9_000, "")
+    assert [row["contextWindow"] for row in home.told("list")["models"]] == [9_000]
+    home.configure(WINDOW % ", contextWindow: 12000")
+    said = home.told("status")
+    assert (said["known"], said["contextWindow"], said["note"]) == (True, 12_000, "")

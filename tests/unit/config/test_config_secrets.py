@@ -68,6 +68,44 @@ def test_entries_are_found_again_by_id_when_they_moved() -> None:
     }
 
 
+ANN, BOB = {"n": "ann", "token": "1"}, {"n": "bob", "token": "2"}
+AT_ANN, AT_BOB = {"n": "ann", "token": REDACTED}, {"n": "bob", "token": REDACTED}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "restored"),
+    [
+        ([ANN, BOB], [AT_BOB], [BOB]),
+        ([ANN, BOB], [AT_BOB, AT_ANN], [BOB, ANN]),
+        ([ANN, BOB], [AT_BOB, {"n": "eve"}], [BOB, {"n": "eve"}]),
+        ([ANN, BOB], [{"n": "eve"}, AT_ANN, AT_BOB], [{"n": "eve"}, ANN, BOB]),
+        ([ANN, BOB], [AT_BOB, AT_BOB], [{**ANN, "n": "bob"}, BOB]),  # renamed where it stands
+        ([ANN, {**ANN, "token": "3"}], [AT_ANN, AT_ANN, BOB], [ANN, {**ANN, "token": "3"}, BOB]),
+        ([{"id": "a", **ANN}, {"id": "a", **BOB}], [{"id": "a", **AT_BOB}], [{"id": "a", **BOB}]),
+    ],
+)
+def test_an_entry_without_an_id_is_found_again_by_its_looks_or_where_it_stands(
+    old: list[object], new: list[object], restored: list[object]
+) -> None:
+    assert restore_redacted({"l": new}, {"l": old}) == {"l": restored}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([ANN, {**ANN, "token": "3"}], [AT_ANN]),  # which of the two is gone?
+        ([ANN, BOB], [{"n": "eve", "token": REDACTED}]),
+        ([ANN, BOB], [AT_BOB, {"n": "eve", "token": REDACTED}]),  # her place was Bob's
+        ([ANN], [AT_ANN, AT_ANN]),
+    ],
+)
+def test_a_hidden_value_that_could_be_anothers_is_refused(
+    old: list[object], new: list[object]
+) -> None:
+    with pytest.raises(UserError, match=f"token: {REDACTED}"):
+        restore_redacted({"l": new}, {"l": old})
+
+
 @pytest.mark.parametrize("old", [{}, {"a": 5}, {"a": {}}, {"a": []}, None])
 def test_a_placeholder_for_nothing_is_refused(old: object) -> None:
     with pytest.raises(UserError, match=f"a: {REDACTED}"):

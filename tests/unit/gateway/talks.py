@@ -19,7 +19,6 @@ from homarus import __version__
 from homarus.core.errors import HomarusError
 from homarus.core.message import Address, Authority, Inbound
 from homarus.core.units import parse_duration_ms
-from homarus.testing.clock import FakeClock
 from tests.unit.gateway.world import World, answer, world
 
 FOLDER = Path(__file__).parent / "golden"
@@ -50,9 +49,7 @@ class Talk:
         """Do what a line says; what came of it."""
         does, _, rest = line.partition(" ")
         if does == "@":
-            clock = self._it.app.clock
-            assert isinstance(clock, FakeClock)
-            await clock.advance(parse_duration_ms(rest) / 1000)
+            await self._it.clock.advance(parse_duration_ms(rest) / 1000)
             return []
         match does:
             case ">" | "w>":

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,17 +12,9 @@ from homarus.agent.commands.orders import Order, Reply
 from homarus.core.message import Address, Inbound, ToolCall
 from homarus.plugins.hooks import hook
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, world
+from tests.unit.gateway.world import CONFIG, World, answer, run
 
 KEY = "agent:main:main"
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
 
 
 def said(it: World, run_id: str) -> str:
@@ -129,7 +121,7 @@ def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -
         session = await it.app.session(KEY)
         assert [message.text[-5:] for message in session.messages] == ["go on", "Gone."]
         home = it.app.paths.sessions_dir("main")
-        await it.app.store.flush()  # type: ignore[attr-defined] # of this store
+        await it.store.flush()
         assert len(list(home.glob("*.reset.*"))) == 1
 
     run(before, tmp_path, answer("one"))
@@ -178,6 +170,48 @@ def test_a_bug_in_a_command_is_told_and_the_next_one_works(
     run(body, tmp_path)
 
 
+def test_words_beside_a_status_that_breaks_are_answered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_order: Order) -> Reply:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(commands.ANSWERS, "status", broken)
+
+    async def body(it: World) -> None:
+        await it.send("well /status", "a")
+        assert said(it, "a") == "Well." and await settled(it, "a") == "answered"
+
+    run(body, tmp_path, answer("Well."))
+
+
+def test_the_thinking_shown_is_that_of_the_model_that_answers(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        await it.send("/think", "a")
+        assert said(it, "a").startswith("Thinking: off.")
+        await it.send("/model mock/deep", "b")
+        await it.send("/think", "c")
+        assert said(it, "c").startswith("Thinking: low.")
+        await it.send("/status", "d")
+        assert "Thinking: low ·" in said(it, "d") and "of 64,000 tokens" in said(it, "d")
+        await it.send("hi", "e")
+        assert it.model.requests[-1].thinking == "low"
+
+    mock = CONFIG["models"]["providers"]["mock"]
+    deep = {"id": "deep", "name": "Deep", "reasoning": True, "contextWindow": 64_000}
+    providers = {"mock": {**mock, "models": [*mock["models"], deep]}}
+    run(body, tmp_path, answer("hello"), config={"models": {"providers": providers}})
+
+
+def test_a_number_that_is_in_no_list_is_no_model(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for run_id, number in {"a": "0", "b": "77", "c": "9" * 5_000}.items():
+            await it.send(f"/model {number}", run_id)
+            assert "in the list" in said(it, run_id)
+
+    run(body, tmp_path)
+
+
 class Witness:
     """A plugin that hears of commands and of what they end."""
 
@@ -205,6 +239,33 @@ def test_hooks_hear_of_commands_and_may_add_a_line(tmp_path: Path) -> None:
         assert witness.heard == ["new", "over after 2", "reset go on"]
 
     run(body, tmp_path, answer("hello"), answer("well"))
+
+
+class Editor:
+    """A plugin that changes what every prompt says, and fails at one thing."""
+
+    @hook
+    def agent_bootstrap(self, files: Mapping[str, str]) -> dict[str, str]:
+        return {**files, "SOUL.md": "Speak like a pirate."}
+
+    @hook
+    def before_agent_start(self) -> None:
+        raise RuntimeError("no ink")
+
+
+def test_what_hooks_do_is_counted_in_the_context_and_shown_in_the_status(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        it.app.hooks.register(Editor(), "editor")
+        await it.send("hi", "a")
+        sent = it.model.requests[0].system
+        assert "Speak like a pirate." in sent
+        await it.send("/context", "b")
+        assert f"System prompt: {len(sent):,} characters" in said(it, "b")
+        await it.send("/status", "c")
+        failed = "Hook before_agent_start of plugin editor: 1 failure, last RuntimeError('no ink')"
+        assert failed in said(it, "c")
+
+    run(body, tmp_path, answer("hello"))
 
 
 def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
@@ -320,13 +381,40 @@ def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         before = await it.app.store.session(KEY)
-        await it.app.clock.advance(60)  # type: ignore[attr-defined] # of this clock
+        await it.clock.advance(60)
         await it.send("/think high", "b")
         after = await it.app.store.session(KEY)
         assert before and after and after.updated_ms == before.updated_ms
         assert after.data["thinkingLevel"] == "high"
 
     run(body, tmp_path, answer("hello"))
+
+
+def test_after_a_command_alone_a_conversation_still_begins_with_its_notes(tmp_path: Path) -> None:
+    class Watcher:
+        def __init__(self) -> None:
+            self.begun: list[str] = []
+
+        @hook
+        def session_start(self, session_id: str) -> None:
+            self.begun.append(session_id)
+
+    async def body(it: World) -> None:
+        watcher = Watcher()
+        it.app.hooks.register(watcher, "watcher")
+        folder = it.app.agent("main").workspace / "memory"
+        folder.mkdir(parents=True)
+        (folder / f"{it.app.day(it.clock.now_ms())}.md").write_text("- We met in Kiel.\n")
+        await it.send("/status", "a")
+        await it.send("hi", "b")
+        await it.send("and now?", "c")
+        await it.send("/new", "d")
+        await it.send("hi again", "e")
+        asked = [request.messages[-1].text for request in it.model.requests]
+        assert ["Kiel" in text for text in asked] == [True, False, True]
+        assert len(set(watcher.begun)) == 2 == len(watcher.begun)
+
+    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
 
 def test_a_commands_reply_stands_between_two_turns(tmp_path: Path) -> None:

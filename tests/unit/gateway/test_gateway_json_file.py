@@ -32,6 +32,22 @@ def test_an_unchanged_file_is_not_read_again(
     assert file.read() == {"x": 1}, "what was handed out is the caller's own"
 
 
+def test_a_file_that_goes_while_it_is_looked_at_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = JsonFile(tmp_path / "f.json")
+    file.path.write_text("{}")
+
+    def gone(path: Path) -> bytes:
+        path.unlink()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_bytes", gone)
+    assert file.read() == {} and not caplog.records
+    file.write({"x": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
+
+
 def test_a_linked_file_stays_linked(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text('{"x": 1}')
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")

@@ -174,7 +174,9 @@ def test_goodbye_waits_for_live_runs_and_closes_with_1012(tmp_path: Path) -> Non
     play(tmp_path, scene, clock=clock)
 
 
-def test_a_run_that_does_not_end_is_stopped_before_the_goodbye(tmp_path: Path) -> None:
+def test_a_run_that_does_not_end_is_left_to_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = FakeClock()
 
     async def scene(stage: Stage) -> None:
@@ -184,8 +186,11 @@ def test_a_run_that_does_not_end_is_stopped_before_the_goodbye(tmp_path: Path) -
         stage.host.runs["run"] = "agent:main:main"
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.gateway.stop("gateway stopping"))
-            await clock.advance(DRAIN_S + 2)
+            await clock.advance(DRAIN_S - 1)
+            assert not peer.gone.is_set()
+            await clock.advance(2)
         await stage.settle()
-        assert stage.host.aborted == ["run"] and peer.closed
+        assert peer.closed and stage.host.aborted == [], "a run that is stopped has its outcome"
+        assert "run run did not end within 10 s" in caplog.text
 
     play(tmp_path, scene, clock=clock)

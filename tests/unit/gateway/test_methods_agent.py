@@ -9,15 +9,7 @@ import pytest
 from homarus.core.errors import BadRequest, HomarusError, InvalidRequest, Unavailable
 from homarus.gateway.memo import RunFailed
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, world
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
+from tests.unit.gateway.world import World, answer, run
 
 
 def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
@@ -91,6 +83,19 @@ def test_new_resets_and_greets_or_goes_on_with_the_words(tmp_path: Path) -> None
         assert len(it.model.requests[2].messages) == 1
 
     run(body, tmp_path, answer("one"), answer("two"), answer("three"))
+
+
+def test_new_asked_again_after_a_restart_is_answered_and_resets_nothing(tmp_path: Path) -> None:
+    found: list[Any] = []
+
+    async def body(it: World) -> None:
+        final = await it.ask("agent", asks("/new and now?"))
+        session = await it.app.session("agent:main:main")
+        found.append((final["result"]["payloads"], session.session_id, len(session.messages)))
+
+    run(body, tmp_path, answer("Hello"))
+    run(body, tmp_path)
+    assert found[0] == found[1]
 
 
 def test_a_session_is_meant_by_its_key_its_id_or_its_agent(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """agents.*: made, changed, removed; their files read and written, and nothing else."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -11,15 +10,7 @@ import pytest
 from homarus.agent.prompt.files import get_file, list_files, set_file
 from homarus.agent.prompt.injection import ORDER
 from homarus.core.errors import HomarusError, InvalidRequest, UserError
-from tests.unit.gateway.world import World, answer, world
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
+from tests.unit.gateway.world import World, answer, run
 
 
 def written(it: World) -> dict[str, Any]:

@@ -14,20 +14,11 @@ from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.memo import RunFailed
 from homarus.sessions.transcript import message_entry
 from homarus.store.base import Entry, Header
-from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
-from tests.unit.gateway.world import World, answer, world
+from tests.unit.gateway.world import World, answer, run
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
 
 
 def sent(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
@@ -99,9 +90,8 @@ def test_a_message_during_a_run_waits_and_gets_a_run_of_its_own(tmp_path: Path) 
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
         await it.ended("a")
-        clock = it.app.clock
-        assert isinstance(clock, FakeClock) and it.gateway.chats("b") == []
-        await clock.advance(2)
+        assert it.gateway.chats("b") == []
+        await it.clock.advance(2)
         await it.ended("b")
         said = [c["message"]["content"][0]["text"] for c in it.gateway.chats("b")]
         assert set(said) == {"two"}

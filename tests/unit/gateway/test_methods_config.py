@@ -1,6 +1,5 @@
 """config.*: shown without secrets, changed only by who saw it, never to run something."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +11,9 @@ from homarus.config.load import Loaded
 from homarus.config.secrets import REDACTED
 from homarus.core.errors import ConfigError, HomarusError, InvalidRequest
 from homarus.gateway.reload import Change, Watch
-from tests.unit.gateway.world import CONFIG, World, world
+from tests.unit.gateway.world import CONFIG, World, run
 
 SECRET = "sk-very-secret-key"
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
 
 
 def file_of(it: World) -> dict[str, Any]:

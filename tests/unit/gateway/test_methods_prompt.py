@@ -1,6 +1,5 @@
 """prompt.get, avatars, and the first conversation of an agent, by the gateway."""
 
-import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,11 @@ from homarus.core.errors import HomarusError
 from homarus.core.message import ToolCall
 from homarus.gateway.http import Site
 from tests.unit.gateway.test_gateway_http import HERE
-from tests.unit.gateway.world import World, answer, world
+from tests.unit.gateway.world import World, answer, run
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
 
 
 def test_the_prompt_is_what_the_model_is_sent(tmp_path: Path) -> None:

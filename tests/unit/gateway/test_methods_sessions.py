@@ -1,6 +1,5 @@
 """sessions.*: listed from records alone, changed by rules, begun anew, deleted without loss."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,7 @@ from homarus.core.message import Message, Text, ToolCall, ToolReturn, user
 from homarus.gateway.rows import Defaults, row, status_row
 from homarus.store.base import SessionRecord
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, world
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
+from tests.unit.gateway.world import World, answer, run
 
 
 async def put(it: World, key: str, at_ms: int, **data: Any) -> None:
@@ -264,7 +255,7 @@ def test_a_reset_stops_the_run_and_keeps_the_settings(tmp_path: Path) -> None:
         assert (entry["thinkingLevel"], entry["totalTokens"]) == ("low", 0)
         assert it.app.live_runs() == () and not it.gateway.memo.runs.of("agent:main:main")
         assert (await it.app.session("agent:main:main")).messages == []
-        await it.app.store.flush()  # type: ignore[attr-defined] # the store in a folder has it
+        await it.store.flush()
         folder = it.app.paths.sessions_dir("main")
         assert [f for f in folder.iterdir() if f"{before}.jsonl.reset." in f.name]
 
@@ -276,7 +267,7 @@ def test_a_deleted_session_is_gone_and_its_transcript_put_aside(tmp_path: Path) 
         await it.send("hi", "a", "agent:main:x")
         gone = await it.ask("sessions.delete", key="agent:main:x")
         assert gone["deleted"] is True
-        await it.app.store.flush()  # type: ignore[attr-defined] # the store in a folder has it
+        await it.store.flush()
         (archived,) = gone["archived"]
         assert ".jsonl.deleted." in archived and exists(archived)
         assert await it.app.store.session("agent:main:x") is None
@@ -294,7 +285,7 @@ def test_a_kept_transcript_stays_where_it_is(tmp_path: Path) -> None:
         record = await it.app.store.session("agent:main:x")
         gone = await it.ask("sessions.delete", key="x", deleteTranscript=False)
         assert gone["deleted"] is True and gone["archived"] == []
-        await it.app.store.flush()  # type: ignore[attr-defined] # the store in a folder has it
+        await it.store.flush()
         assert record and exists(str(record.data["sessionFile"]))
 
     run(body, tmp_path, answer("one"))

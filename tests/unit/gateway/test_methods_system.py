@@ -19,15 +19,7 @@ from homarus.sessions.notices import MAX_NOTICES, Notices
 from homarus.sessions.usage import summarise
 from homarus.store.base import Entry
 from homarus.testing.clock import FakeClock
-from tests.unit.gateway.world import World, answer, world
-
-
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
+from tests.unit.gateway.world import World, answer, run
 
 
 def test_health_is_kept_for_a_minute_unless_it_is_probed(tmp_path: Path) -> None:
@@ -38,7 +30,7 @@ def test_health_is_kept_for_a_minute_unless_it_is_probed(tmp_path: Path) -> None
         probed = await it.ask("health", probe=True)
         assert probed["sessions"]["count"] == 1
         assert [name for name, _ in it.gateway.told].count("health") == 2
-        await it.app.clock.advance(61)  # type: ignore[attr-defined] # a clock of tests
+        await it.clock.advance(61)
         assert (await it.ask("health"))["ts"] > first["ts"]
 
     run(body, tmp_path, answer("x"))

@@ -20,7 +20,7 @@ from homarus.gateway.server import Gateway
 from homarus.providers.base import Provider
 from homarus.providers.catalog import Model
 from homarus.providers.models import Models, Wish
-from homarus.store.sqlite import open_store
+from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang, ScriptedProvider
 from homarus.tools.tool import nobody
@@ -90,10 +90,18 @@ class Recorder(Gateway):
 
 
 class World:
-    """Everything a test asks for."""
+    """Everything a test asks for. `clock` and `store` are the program's, by what they are here."""
 
-    def __init__(self, app: App, gateway: Recorder, model: ScriptedProvider) -> None:
+    def __init__(
+        self,
+        app: App,
+        gateway: Recorder,
+        model: ScriptedProvider,
+        clock: FakeClock,
+        store: SqliteStore,
+    ) -> None:
         self.app, self.gateway, self.model = app, gateway, model
+        self.clock, self.store = clock, store
         self.accepted: list[Json] = []
 
     def caller(self, *scopes: str) -> Caller:
@@ -172,10 +180,20 @@ async def world(
         running = group.create_task(gateway.run(app))
         await gateway.ready.wait()
         try:
-            yield World(app, gateway, model)
+            yield World(app, gateway, model, clock, store)
         finally:
             while going := tuple(gateway.memo.runs._going.values()):  # what hangs is stopped
                 for run in going:
                     app.abort(run.session_key)
                 await asyncio.sleep(0.001)
             running.cancel()
+
+
+def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+    """Have `body(world)` happen in a world of its own."""
+
+    async def main() -> None:
+        async with world(folder, script, config) as it:
+            await body(it)
+
+    asyncio.run(main())

@@ -29,7 +29,7 @@ from homarus.providers.aws import SIGN_IN, Signer
 from homarus.providers.base import Request, TextDelta, ToolSpec
 from homarus.providers.bedrock_reply import Reply
 from homarus.providers.catalog import VENDORS, Model, Price, lookup
-from homarus.providers.connect import connect, lacks_account, needs_key
+from homarus.providers.connect import lacks_account, needs_key
 from homarus.providers.eventstream import FrameReader
 from homarus.providers.failures import Subject
 from homarus.providers.models import Models, Wish
@@ -46,6 +46,7 @@ from homarus.testing.model_server import (
     Tokens,
 )
 from homarus.testing.model_server.bedrock import event
+from tests.unit.providers.roads import first_of
 
 MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a-secret-of-forty-letters"}
@@ -378,7 +379,7 @@ def providers(**entries: object) -> Config:
 
 
 def opened(ref: str, config: Config, env: Mapping[str, str]) -> bedrock.Bedrock:
-    provider, _ = connect(config, env, ref, Paths.find({}, Path("/nowhere")))
+    provider, _ = first_of(ref, config, env)
     assert isinstance(provider, bedrock.Bedrock)
     return provider
 

@@ -1,7 +1,6 @@
 """From a model's name to its provider, and what is said when there is no way."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,13 @@ from homarus.providers import connect as connecting
 from homarus.providers import demo
 from homarus.providers.anthropic import Anthropic
 from homarus.providers.base import Provider, Request
-from homarus.providers.catalog import BUILT_APIS, Model
-from homarus.providers.connect import connect, provider_names, resolve
+from homarus.providers.catalog import BUILT_APIS
+from homarus.providers.connect import provider_names, resolve
 from homarus.providers.http import Settings
 from homarus.providers.local import Local
 from homarus.providers.openai import OpenAI
 from homarus.providers.responses import Responses
+from tests.unit.providers.roads import first_of
 
 OWN = {"baseUrl": "http://10.0.0.1:8000/v1", "models": [{"id": "big"}, {"id": "small"}]}
 
@@ -29,22 +29,13 @@ def providers(**entries: object) -> Config:
     return Config.model_validate({"models": {"providers": entries}})
 
 
-def open_(
-    ref: ModelRef | str,
-    config: Config | None = None,
-    env: Mapping[str, str] | None = None,
-    home: Path = Path("/nowhere"),
-) -> tuple[Provider, Model]:
-    return connect(config or Config(), env or {}, ref, Paths.find({}, home))
-
-
 def settings_of(provider: Provider) -> Settings:
     assert isinstance(provider, OpenAI | Responses)
     return provider._settings
 
 
 def test_a_vendor_is_reached_with_the_key_of_the_environment() -> None:
-    provider, model = open_("openai/gpt-5.2", env={"OPENAI_API_KEY": " sk-1 "})
+    provider, model = first_of("openai/gpt-5.2", env={"OPENAI_API_KEY": " sk-1 "})
     settings = settings_of(provider)
     assert (settings.name, settings.base_url) == ("openai", "https://api.openai.com/v1")
     assert settings.api_key == "sk-1"
@@ -58,7 +49,7 @@ def test_the_configured_key_address_and_headers_win() -> None:
         "headers": {"X-Team": "a"},
         "authHeader": False,
     }
-    provider, _ = open_("openai/gpt-5.2", providers(OpenAI=entry), {"OPENAI_API_KEY": "other"})
+    provider, _ = first_of("openai/gpt-5.2", providers(OpenAI=entry), {"OPENAI_API_KEY": "other"})
     settings = settings_of(provider)
     assert settings.base_url == "https://proxy.example/v1"
     assert settings.api_key == "mine"
@@ -66,58 +57,58 @@ def test_the_configured_key_address_and_headers_win() -> None:
     assert not settings.auth_header
 
 
-def test_a_missing_key_names_the_variable_and_the_setting() -> None:
+def test_a_missing_key_names_the_variables_and_the_command() -> None:
     with pytest.raises(UserError) as caught:
-        open_("google/gemini-3-flash-preview")
-    assert "Google" in caught.value.message
-    for place in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "models.providers.google.apiKey"):
+        first_of("google/gemini-3-flash-preview")
+    assert "google" in caught.value.message
+    for place in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "homarus models auth add google"):
         assert place in caught.value.fix
 
 
 def test_a_server_on_this_machine_needs_no_key() -> None:
-    provider, model = open_("ollama/llama3.2:3b")
+    provider, model = first_of("ollama/llama3.2:3b")
     assert settings_of(provider).base_url == "http://127.0.0.1:11434/v1"
     assert not model.known
 
 
 def test_a_server_of_ones_own_needs_no_key_and_may_have_one_in_the_environment() -> None:
     config = providers(**{"my-box": OWN})
-    assert settings_of(open_("my-box/big", config)[0]).api_key == ""
-    assert settings_of(open_("my-box/big", config, {"MY_BOX_API_KEY": "k"})[0]).api_key == "k"
+    assert settings_of(first_of("my-box/big", config)[0]).api_key == ""
+    assert settings_of(first_of("my-box/big", config, {"MY_BOX_API_KEY": "k"})[0]).api_key == "k"
 
 
 def test_the_address_of_ollamas_own_dialect_leads_to_openais_beside_it() -> None:
     for url in ("http://10.0.0.1:11434", "http://10.0.0.1:11434/", "http://10.0.0.1:11434/v1"):
         config = providers(ollama={"baseUrl": url, "api": "ollama"})
-        base_url = settings_of(open_("ollama/qwen3", config)[0]).base_url
+        base_url = settings_of(first_of("ollama/qwen3", config)[0]).base_url
         assert base_url == "http://10.0.0.1:11434/v1"
 
 
 def test_a_model_nobody_has_heard_of_is_used_all_the_same() -> None:
-    _, model = open_("openai/gpt-99", env={"OPENAI_API_KEY": "k"})
+    _, model = first_of("openai/gpt-99", env={"OPENAI_API_KEY": "k"})
     assert (model.id, model.known) == ("gpt-99", False)
 
 
 def test_a_closed_list_of_models_is_closed() -> None:
     with pytest.raises(UnknownName) as caught:
-        open_("mine/bigg", providers(mine=OWN))
+        first_of("mine/bigg", providers(mine=OWN))
     assert caught.value.nearest == ("big",)
     listed = {"apiKey": "k", "models": [{"id": "ours"}]}
-    assert open_("openai/gpt-99", providers(openai=listed))[1].id == "gpt-99"
+    assert first_of("openai/gpt-99", providers(openai=listed))[1].id == "gpt-99"
 
 
 def test_an_unknown_provider_names_the_nearest() -> None:
     with pytest.raises(UnknownName) as caught:
-        open_("antropic/claude-opus-4-6")
+        first_of("antropic/claude-opus-4-6")
     assert caught.value.nearest[0] == "anthropic"
     with pytest.raises(UnknownName) as caught:
-        open_("zzz/model")
+        first_of("zzz/model")
     assert "models.providers.zzz" in caught.value.fix
 
 
 def test_a_provider_without_an_address_says_so() -> None:
     with pytest.raises(UserError) as caught:
-        open_("mine/m", providers(mine={"apiKey": "k"}))
+        first_of("mine/m", providers(mine={"apiKey": "k"}))
     assert "models.providers.mine.baseUrl" in caught.value.fix
 
 
@@ -130,7 +121,7 @@ def test_a_provider_without_an_address_says_so() -> None:
 )
 def test_a_wire_that_is_not_built_says_which_are(entry: object) -> None:
     with pytest.raises(UserError) as caught:
-        open_("mine/m", providers(mine=entry))
+        first_of("mine/m", providers(mine=entry))
     assert "not built" in caught.value.message
     assert "openai-completions" in caught.value.fix
 
@@ -141,18 +132,18 @@ def test_the_wire_of_a_model_wins_over_that_of_its_provider() -> None:
         "api": "anthropic-messages",
         "models": [{"id": "m", "api": "openai-completions"}, {"id": "n"}],
     }
-    assert open_("mine/m", providers(mine=entry))[0].api == "openai-completions"
-    assert open_("mine/n", providers(mine=entry))[0].api == "anthropic-messages"
+    assert first_of("mine/m", providers(mine=entry))[0].api == "openai-completions"
+    assert first_of("mine/n", providers(mine=entry))[0].api == "anthropic-messages"
 
 
 def test_anthropic_is_asked_over_its_own_wire() -> None:
-    provider, model = open_("anthropic/claude-opus-4-6", env={"ANTHROPIC_API_KEY": "sk-ant-1"})
+    provider, model = first_of("anthropic/claude-opus-4-6", env={"ANTHROPIC_API_KEY": "sk-ant-1"})
     assert isinstance(provider, Anthropic)
     settings = provider._settings
     assert (settings.base_url, settings.api_key) == ("https://api.anthropic.com", "sk-ant-1")
     assert (provider.api, model.known) == ("anthropic-messages", True)
     proxied = providers(anthropic={"baseUrl": "http://proxy:1", "api": "openai-completions"})
-    assert open_("anthropic/claude-opus-4-6", proxied)[0].api == "openai-completions"
+    assert first_of("anthropic/claude-opus-4-6", proxied)[0].api == "openai-completions"
 
 
 @pytest.mark.parametrize(
@@ -170,21 +161,21 @@ def test_anthropic_is_asked_over_its_own_wire() -> None:
 def test_openai_is_asked_over_its_newer_wire_and_whoever_stands_in_for_it_over_chat(
     entry: object, api: str
 ) -> None:
-    provider, _ = open_("openai/gpt-5.2", providers(openai=entry), {"OPENAI_API_KEY": "k"})
+    provider, _ = first_of("openai/gpt-5.2", providers(openai=entry), {"OPENAI_API_KEY": "k"})
     assert provider.api == api
 
 
 def test_every_wire_that_is_said_to_be_built_is_the_one_that_is_spoken() -> None:
     for api in BUILT_APIS:
         entry = {"baseUrl": "http://h", "api": api}
-        provider, _ = open_("mine/m", providers(mine=entry))
+        provider, _ = first_of("mine/m", providers(mine=entry))
         assert provider.api == ("openai-completions" if api == "ollama" else api)
 
 
 def test_whether_the_key_goes_in_the_usual_header_is_left_to_the_wire_unless_told() -> None:
     for told, sent in (({}, None), ({"authHeader": True}, True), ({"authHeader": False}, False)):
         entry = {"baseUrl": "http://h", "apiKey": "k", "api": "anthropic-messages", **told}
-        provider, _ = open_("mine/m", providers(mine=entry))
+        provider, _ = first_of("mine/m", providers(mine=entry))
         assert isinstance(provider, Anthropic)
         assert provider._settings.auth_header is sent
 
@@ -192,7 +183,7 @@ def test_whether_the_key_goes_in_the_usual_header_is_left_to_the_wire_unless_tol
 def test_replacing_hides_the_vendors_that_are_not_configured() -> None:
     config = Config.model_validate({"models": {"mode": "replace", "providers": {"mine": OWN}}})
     with pytest.raises(UnknownName):
-        open_("openai/gpt-5.2", config, {"OPENAI_API_KEY": "k"})
+        first_of("openai/gpt-5.2", config, {"OPENAI_API_KEY": "k"})
     assert provider_names(config) == ("mine", "local")
 
 
@@ -214,7 +205,7 @@ def test_half_a_name_is_no_name(text: str) -> None:
 
 def test_a_missing_demo_model_names_the_command_that_fetches_it(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        open_("local/demo", home=tmp_path)
+        first_of("local/demo", home=tmp_path)
     assert caught.value.fix == "homarus models pull demo"
 
 
@@ -223,14 +214,14 @@ def test_a_file_of_ones_own_is_opened_by_its_path(tmp_path: Path) -> None:
     file.write_bytes(b"GGUF")
     told = providers(local={"models": [{"id": str(file), "contextWindow": 9000, "maxTokens": 99}]})
     for ref, config in ((f"local/{file}", Config()), (f"local/{file}", told)):
-        provider, model = open_(ref, config, home=tmp_path)
+        provider, model = first_of(ref, config, home=tmp_path)
         assert isinstance(provider, Local)
         assert provider._settings.path == file
         assert model.ref == f"local/{file}"
         assert not model.calls_tools
         asyncio.run(provider.close())
     assert (model.window, model.max_tokens) == (9000, 99)
-    provider, _ = open_("local/~/Mine.gguf", home=tmp_path)
+    provider, _ = first_of("local/~/Mine.gguf", home=tmp_path)
     assert isinstance(provider, Local)
     assert provider._settings.path == file
     asyncio.run(provider.close())
@@ -239,7 +230,7 @@ def test_a_file_of_ones_own_is_opened_by_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mine.gguf", "../mine.gguf", "Demo2"])
 def test_a_local_model_is_the_demo_or_a_whole_path(name: str) -> None:
     with pytest.raises(UnknownName) as caught:
-        open_(f"local/{name}")
+        first_of(f"local/{name}")
     assert "local/demo" in caught.value.fix
 
 
@@ -249,10 +240,11 @@ def test_the_demo_model_is_connected_and_answers(demo_weights: Path, tmp_path: P
     cache.mkdir(parents=True)
     (cache / demo.DEMO.file).symlink_to(demo_weights)
 
+    provider, model = first_of("local/demo", home=tmp_path)
+    assert isinstance(provider, Local)
+    assert provider._settings.prompt_tokens == connecting.DEMO_PROMPT_TOKENS
+
     async def main() -> Message:
-        provider, model = open_("local/demo", home=tmp_path)
-        assert isinstance(provider, Local)
-        assert provider._settings.prompt_tokens == connecting.DEMO_PROMPT_TOKENS
         try:
             stream = provider.stream(Request(model.id, "", (user("Hi"),), max_tokens=4))
             items = [item async for item in stream]

@@ -461,6 +461,8 @@ def test_a_proxy_that_refuses_is_named_unreachable() -> None:
             for address, told in (
                 (f"http://127.0.0.1:{proxy.port}", "answered 407"),
                 (f"socks5://127.0.0.1:{proxy.port}", "socks5 proxy"),
+                ("http://[::1", "not one"),
+                ("http://127.0.0.1:99999", "not one"),
             ):
                 url = urlsplit("https://model.example/v1")
                 service = Peer(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)

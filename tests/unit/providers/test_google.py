@@ -7,12 +7,10 @@ import sys
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import (
     AuthFailed,
@@ -30,7 +28,6 @@ from homarus.core.message import Message, Text, ToolReturn, Usage, user
 from homarus.providers import google, openai
 from homarus.providers.base import Provider, Request, TextDelta, ToolSpec
 from homarus.providers.catalog import VENDORS, Model, Price
-from homarus.providers.connect import connect
 from homarus.providers.google_request import wire_name
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import (
@@ -54,6 +51,7 @@ from homarus.testing.model_server import (
     Trouble,
 )
 from homarus.testing.model_server.google import SIGNATURE
+from tests.unit.providers.roads import first_of
 
 KEY = "AIza-test-0123456789"
 HELLO = Request("m", "Be brief.", (user("hi"),))
@@ -466,8 +464,7 @@ def test_importing_and_making_a_provider_loads_no_http_library() -> None:
 
 def connected(config: dict[str, Any], model: str = "google/gemini-3-flash-preview") -> Provider:
     made = Config.model_validate({"models": {"providers": config}})
-    env = {"GEMINI_API_KEY": KEY}
-    return connect(made, env, model, Paths.find({}, Path("/nowhere")))[0]
+    return first_of(model, made, {"GEMINI_API_KEY": KEY})[0]
 
 
 def test_google_speaks_its_own_wire_at_its_own_address() -> None:

@@ -18,16 +18,16 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from google import genai
 from google.oauth2.credentials import Credentials
 
-from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import AuthFailed, ProviderError, Unreachable, UserError
 from homarus.core.message import Message, Origin, Text, Thinking, user
 from homarus.providers import vertex
 from homarus.providers.base import Request, ToolSpec
 from homarus.providers.catalog import VENDORS, Model
-from homarus.providers.connect import connect, needs_key
+from homarus.providers.connect import needs_key
 from homarus.providers.failures import Subject
 from homarus.testing.model_server import Fail, ModelServer, Received, Say, Step, Think
+from tests.unit.providers.roads import first_of
 
 GEMINI = "gemini-3-flash-preview"
 CLAUDE = "claude-haiku-4-5@20251001"
@@ -403,16 +403,15 @@ def test_many_at_once_sign_in_once(tmp_path: Path) -> None:
 
 
 def test_it_is_chosen_by_its_name() -> None:
-    paths = Paths.find({}, Path("/nowhere"))
-    provider, model = connect(Config(), {}, "google-vertex/gemini-3-flash-preview", paths)
+    provider, model = first_of("google-vertex/gemini-3-flash-preview")
     assert isinstance(provider, vertex.Gemini)
     assert model.known
-    provider, _ = connect(Config(), {}, "google-vertex/claude-sonnet-4-6", paths)
+    provider, _ = first_of("google-vertex/claude-sonnet-4-6")
     assert isinstance(provider, vertex.Claude)
     assert VENDORS["google-vertex"].api == vertex.API
     assert not needs_key(Config(), "google-vertex")
     env = {"GOOGLE_CLOUD_API_KEY": "AQ.express"}
-    provider, _ = connect(Config(), env, "google-vertex/gemini-3-flash-preview", paths)
+    provider, _ = first_of("google-vertex/gemini-3-flash-preview", env=env)
     assert isinstance(provider, vertex.Gemini)
     assert provider._keyed
 

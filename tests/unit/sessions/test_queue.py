@@ -1,6 +1,7 @@
 """Queue rules: which settings hold, who goes when there is no room, what a model is told."""
 
 import math
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from homarus.config.schema import Queue
 from homarus.core.errors import UserError
 from homarus.sessions.directives import QueueSetting, extract_queue
+from homarus.sessions.levels import QueueDrop
 from homarus.sessions.queue import (
     COLLECTED,
     MAX_LINE_CHARS,
@@ -56,7 +58,8 @@ def test_the_nearest_word_wins() -> None:
 
 def test_nothing_is_a_debounce_and_not_an_absence_of_one() -> None:
     assert resolve(CONFIG, entry={"queueDebounceMs": 0}).debounce_ms == 0
-    inline = QueueSetting(debounce_ms=extract_queue("/queue debounce:0")[1].debounce_ms)  # type: ignore[union-attr]  # a directive is there
+    inline = extract_queue("/queue debounce:0")[1]
+    assert inline and inline == QueueSetting(debounce_ms=inline.debounce_ms)
     assert resolve(CONFIG, inline=inline).debounce_ms == 0
 
 
@@ -71,9 +74,9 @@ def test_words_that_mean_nothing_leave_the_settings(text: str) -> None:
     assert resolve(CONFIG, inline=extract_queue(text)[1]) == resolve(CONFIG)
 
 
-@given(st.lists(st.integers()), st.integers(1, 30), st.sampled_from(["old", "new", "summarize"]))
-def test_after_making_room_there_is_room(waiting: list[int], cap: int, drop: str) -> None:
-    room = make_room(waiting, cap, drop)  # type: ignore[arg-type]  # one of the three
+@given(st.lists(st.integers()), st.integers(1, 30), st.sampled_from(get_args(QueueDrop)))
+def test_after_making_room_there_is_room(waiting: list[int], cap: int, drop: QueueDrop) -> None:
+    room = make_room(waiting, cap, drop)
     assert [*room.gone, *room.kept] == waiting
     assert len(room.kept) < cap or not room.takes
     assert room.takes or (drop == "new" and len(waiting) >= cap)

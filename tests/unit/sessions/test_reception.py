@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
 
 from homarus.config.schema import Queue
+from homarus.core.errors import DiskFull
 from homarus.core.message import Address, Inbound
 from homarus.core.tasks import task_group
-from homarus.sessions.reception import ABORTED, Heard, Reception, plain
-from homarus.store.journal import Accepted, Parcel
+from homarus.sessions.reception import ABORTED, RETURN_S, Heard, Reception, plain
+from homarus.store.journal import Accepted, Lease, Parcel
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
 
@@ -39,13 +43,14 @@ class Desk:
 
     def hear(self, _key: str, row: Accepted) -> Heard[str]:
         """`obey` is answered at once, `then` leads to a run, `break` is a bug."""
+        begun = replace(row, run=row.id, attempts=1)
 
         async def obey() -> str | Accepted:
             if row.id == "break":
                 raise ZeroDivisionError
-            return row if row.id == "then" else f"obeyed {row.id}"
+            return begun if row.id == "then" else f"obeyed {row.id}"
 
-        return Heard(row, instead=obey if row.id in {"obey", "then", "break"} else None)
+        return Heard(row, instead=obey if row.id in {"obey", "obey2", "then", "break"} else None)
 
     def nudge(self) -> None:
         self.nudges += 1
@@ -57,6 +62,11 @@ class Desk:
 
     async def put(self, name: str) -> asyncio.Future[str]:
         return self.reception.put(KEY, (await self.reception.accept(KEY, message(name))).row)
+
+
+async def settle() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
 
 
 def run(body: Callable[[Desk], Awaitable[None]], *, hear: bool = False, **rules: object) -> None:
@@ -90,13 +100,81 @@ def test_what_a_person_stops_is_settled_without_a_word() -> None:
         waiting = await desk.put("b")
         assert desk.reception.abort(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
-        await asyncio.sleep(0.01)
+        await settle()
         found = await desk.store.journal.accepted("b")
         assert found and (found.state, found.why) == ("reported", ABORTED)
         assert await desk.store.journal.parcels() == []
         desk.go.set()
 
     run(body, mode="followup")
+
+
+def test_a_message_that_was_retried_can_be_stopped_while_it_waits() -> None:
+    async def body(desk: Desk) -> None:
+        await desk.put("a")
+        journal = desk.store.journal
+        parked = await journal.accept(KEY, replace(message("a"), text="other words"), at_ms=1)
+        assert parked.kind == "conflict" and await journal.retry(parked.row.id, at_ms=2)
+        again = await journal.accepted(parked.row.id)
+        assert again
+        waiting = desk.reception.put(KEY, again)
+        assert desk.reception.abort(KEY, again.id) == (again.id,)
+        await asyncio.wait([waiting])
+        await settle()
+        found = await journal.accepted(again.id)
+        assert found and (found.state, found.why) == ("reported", ABORTED)
+        desk.go.set()
+
+    run(body, mode="followup")
+
+
+def test_a_message_that_was_begun_is_given_up_without_waiting_for_the_live_run() -> None:
+    async def body(desk: Desk) -> None:
+        first, journal = await desk.put("a"), desk.store.journal
+        rest = await desk.put("then")
+        async with journal.lease(f"session:{KEY}"):  # as a live run has
+            await settle()
+            assert desk.reception.abort(KEY, "then") == ("then",)
+            await asyncio.wait([rest])
+            await settle()
+            assert [row.id for row in await journal.rows("reported")] == ["then"]
+        desk.go.set()
+        assert await first == "done"
+
+    run(body, hear=True, mode="followup")
+
+
+def test_a_stop_that_cannot_be_written_down_ends_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(desk: Desk) -> None:
+        first = await desk.put("a")
+        waiting = await desk.put("b")
+
+        def refuse() -> object:
+            raise DiskFull("no room")
+
+        monkeypatch.setattr(desk.store.journal, "commit", refuse)
+        assert desk.reception.abort(KEY, "b") == ("b",)
+        await asyncio.wait([waiting])
+        await settle()
+        desk.go.set()
+        assert await first == "done"
+        found = await desk.store.journal.accepted("b")
+        assert found and found.state == "accepted", "the next start takes it up"
+
+    run(body, mode="followup")
+    assert "no room" in caplog.text
+
+
+def test_who_stops_waiting_for_a_command_does_not_break_it() -> None:
+    async def body(desk: Desk) -> None:
+        for name in ("obey", "break"):
+            (await desk.put(name)).cancel()
+            await settle()
+        assert await (await desk.put("obey2")) == "obeyed obey2"
+
+    run(body, hear=True)
 
 
 def test_what_an_earlier_process_left_is_begun_again() -> None:
@@ -157,3 +235,22 @@ def test_what_was_begun_as_a_run_goes_on_as_one_whatever_it_says() -> None:
         assert desk.begun == [["then"]]
 
     run(body, hear=True)
+
+
+def test_messages_whose_end_nobody_could_write_down_are_come_back_to() -> None:
+    async def body(desk: Desk) -> None:
+        row = (await desk.reception.accept(KEY, message("a"))).row
+        settled = (await desk.reception.accept(KEY, message("b"))).row
+        async with desk.store.journal.commit() as unit:
+            unit.settle([settled.id], Lease("", 0), "silent", at_ms=1)
+        desk.reception.return_to([row.id, settled.id, "nobody"])
+        await settle()
+        assert desk.begun == []
+        await desk.clock.advance(RETURN_S)
+        await settle()
+        assert desk.begun == [["a"]]
+        desk.reception.return_to([row.id])
+        desk.reception.close()  # nothing is waited for any more
+        desk.go.set()
+
+    run(body)

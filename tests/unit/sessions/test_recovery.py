@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ from homarus.testing.memory_store import MemoryStore
 KEY = "agent:main:main"
 
 
-def row(id_: str, **fields: object) -> Accepted:
+def row(id_: str, **fields: Any) -> Accepted:
     inbound = Inbound(id_, Address("test", "1"), "ann", "hi", run_id=id_)
     made = Accepted(id_, KEY, "test", "default", id_, "ann", "hi", 0, inbound=inbound)
-    return replace(made, **fields)  # type: ignore[arg-type]  # a test names its fields
+    return replace(made, **fields)
 
 
 def ids(runs: Sequence[Sequence[Accepted]]) -> list[list[str]]:

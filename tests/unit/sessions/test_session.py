@@ -3,7 +3,8 @@ import gc
 import json
 import shutil
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from homarus.core.message import (
 from homarus.sessions import transcript
 from homarus.sessions.session import Session, Sessions, parse_session_label
 from homarus.sessions.transcript import Draft
-from homarus.store.base import Entry, Store
+from homarus.store.base import Entry, Store, Unit
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import START_MS, FakeClock
 from homarus.testing.memory_store import MemoryStore
@@ -90,9 +91,11 @@ def test_a_turn_is_two_commits() -> None:
     class Counted(MemoryStore):
         commits = 0
 
-        def commit(self):  # type: ignore[no-untyped-def] # counts, and passes on
+        @asynccontextmanager
+        async def commit(self) -> AsyncIterator[Unit]:
             self.commits += 1
-            return super().commit()
+            async with super().commit() as unit:
+                yield unit
 
     async def main() -> None:
         store = Counted()
@@ -328,10 +331,12 @@ def test_a_failed_save_changes_nothing_in_memory() -> None:
     class Full(MemoryStore):
         full = False
 
-        def commit(self):  # type: ignore[no-untyped-def] # fails, or passes on
+        @asynccontextmanager
+        async def commit(self) -> AsyncIterator[Unit]:
             if self.full:
                 raise DiskFull("no room")
-            return super().commit()
+            async with super().commit() as unit:
+                yield unit
 
     async def main() -> None:
         store = Full()

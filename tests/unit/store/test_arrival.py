@@ -63,17 +63,18 @@ def test_it_comes_back_from_text_too(inbound: Inbound) -> None:
 @given(inbounds(words))
 def test_whatever_arrives_can_be_stored(inbound: Inbound) -> None:
     arrival = arrive("agent:main:main", inbound, 7)
-    for text in (arrival.id, arrival.message_id, arrival.sender, arrival.preview, arrival.channel):
+    row = arrival.row
+    for text in (row.id, row.message_id, row.sender, row.preview, row.channel):
         assert "\0" not in text
         text.encode()
     arrival.body.encode()
-    assert arrival.id and arrival.message_id
+    assert row.id and row.message_id
     kept = read_body(arrival.body)
     assert kept is not None and kept.at_ms == inbound.at_ms
-    marks = {other.message_id for other in arrival.others()}
-    ids = {other.id for other in arrival.others()}
-    assert len(marks) == len(ids) == 3 and arrival.id not in ids
-    assert all(other.state == "parked" and other.why for other in arrival.others())
+    others = [other.row for other in arrival.others()]
+    marks, ids = {other.message_id for other in others}, {other.id for other in others}
+    assert len(marks) == len(ids) == 3 and row.id not in ids
+    assert all(other.state == "parked" and other.why for other in others)
 
 
 @given(inbounds(words), words, st.integers(), words)

@@ -30,23 +30,23 @@ async def status_card(order: Order) -> str:
     lines = [
         f"🦞 Homarus {__version__}",
         f"Model: {describe(session, usual)}",
-        f"Context: {_context(session, usual)}",
+        f"Context: {_context(session, await order.model())}",
         *_spent(data),
         f"Session: {order.key} · {_messages(session)} · {_age(session, now_ms)}",
-        f"Thinking: {session.thinking or _usual_thinking(order, usual)} · "
-        + " · ".join(_levels(order, data)),
+        f"Thinking: {await order.thinking()} · " + " · ".join(_levels(order, data)),
         f"Queue: {queue.describe(rules)}{f' · {waiting} waiting' if waiting else ''}",
         *([f"Workspace: {order.agent.workspace}"] if order.is_owner else []),
         *(["Running: an answer is being made"] if running else []),
-        *(["Send: off, nothing is answered here"] if answered == "deny" else []),
+        *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
+        *(_failures(order) if order.is_owner else []),
     ]
     return "\n".join(lines)
 
 
-def _context(session: Session, usual: Model | None) -> str:
+def _context(session: Session, model: Model | None) -> str:
     data = session.record.data
     used, window = fresh_tokens(data), _number(data, "contextTokens")
-    window = window or (usual.window if usual and not session.model else 0)
+    window = window or (model.window if model else 0)
     size = f"{used:,}" if used is not None else "unknown" if session.is_used else "0"
     share = f" ({100 * used // window}%)" if window and used is not None else ""
     count = _number(data, "compactionCount")
@@ -65,6 +65,15 @@ def _spent(data: Mapping[str, Json]) -> list[str]:
     return [f"Last run: {prompt:,} tokens in · {made:,} out{cached}"]
 
 
+def _failures(order: Order) -> list[str]:
+    """Hooks that went wrong since the program began."""
+    return [
+        f"Hook {one.hook} of plugin {one.plugin}: "
+        f"{one.count} failure{'' if one.count == 1 else 's'}, last {one.last}"
+        for one in order.program.hooks.failures
+    ]
+
+
 def _messages(session: Session) -> str:
     count = sum(not is_injected(message) for message in session.messages)
     return f"{count} message{'' if count == 1 else 's'}"
@@ -79,10 +88,6 @@ def _age(session: Session, now_ms: int) -> str:
     if minutes < 120:
         return f"used {minutes} min ago"
     return f"used {minutes // 60} h ago" if minutes < 2_880 else f"used {minutes // 1440} d ago"
-
-
-def _usual_thinking(order: Order, usual: Model | None) -> str:
-    return order.agent.thinking or ("low" if usual and usual.reasoning else "off")
 
 
 def _levels(order: Order, data: Mapping[str, Json]) -> list[str]:

@@ -51,12 +51,12 @@ async def models(order: Order) -> Reply:
 async def find(order: Order, name: str) -> Model:
     """The model a person names: by its number in the list, an alias, or a reference."""
     if name.isascii() and name.isdigit():
-        listed = await _choices(order)
-        if not 1 <= int(name) <= len(listed):
+        listed = {str(number): ref for number, ref in enumerate(await _choices(order), 1)}
+        if name not in listed:
             raise UserError(
                 f"there is no model {one_line(name, 20)} in the list", fix="/model list"
             )
-        name = listed[int(name) - 1]
+        name = listed[name]
     return order.program.models.check(name)
 
 

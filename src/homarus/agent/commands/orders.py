@@ -16,7 +16,7 @@ from homarus.config.schema import Config
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import UserError
-from homarus.core.keys import DEFAULT_AGENT, parse_agent_key
+from homarus.core.keys import agent_of
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json, StoppedBy
 from homarus.core.value import dataclass
@@ -91,8 +91,7 @@ class Order:
 
     @property
     def agent(self) -> Agent:
-        parsed = parse_agent_key(self.key)
-        return self.program.agent(parsed.agent if parsed else DEFAULT_AGENT)
+        return self.program.agent(agent_of(self.key))
 
     @property
     def where(self) -> Where:
@@ -106,11 +105,23 @@ class Order:
 
     async def usual_model(self) -> Model | None:
         """What answers when the session chose nothing; None when nothing can."""
+        return await self._model(self.agent.model)
+
+    async def model(self) -> Model | None:
+        """What answers the session: its choice, else the usual one; None when nothing can."""
+        return await self._model((await self.session()).model or self.agent.model)
+
+    async def _model(self, ref: str | None) -> Model | None:
         models = self.program.models
         try:
-            return models.check(self.agent.model or (await models.choice()).ref)
+            return models.check(ref or (await models.choice()).ref)
         except UserError:
             return None
+
+    async def thinking(self) -> str:
+        """How hard its answers are thought about, as a run would find it."""
+        said, model = (await self.session()).thinking or self.agent.thinking, await self.model()
+        return said or (model.usual_thinking if model else "off")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,8 @@ async def context(order: Order) -> Reply:
     if order.word not in {"", "list", "detail", "json"}:
         fix = "list, detail or json"
         raise UserError(f"/context does not understand {one_line(order.args, 40)!r}", fix=fix)
-    session, agent = await order.session(), order.agent
-    program = order.program
-    tools = program.tools(agent.id).specs()
-    report = (await preview(session, agent, program.models, tools, program.clock.now_ms())).report
+    session = await order.session()
+    report = (await preview(order.program, order.key)).report
     chars = sum(message_bytes(message) for message in session.messages)
     tokens = sum(message_tokens(message) for message in session.messages)
     if order.word == "json":

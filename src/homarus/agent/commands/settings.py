@@ -21,18 +21,18 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {  # command → its field, and w
     "usage": ("responseUsage", "Usage line"),
 }
 _SEND: Final[Mapping[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
+_UNGATED = " No channel waits to be named yet: a group, too, is answered every time."
 _UNBOUND = " Commands do not run in a sandbox yet: each one is asked about, whatever this says."
 
 
 async def think(order: Order) -> Reply:
     """`/think LEVEL`."""
-    session, model = await order.session(), await order.usual_model()
-    ref = session.model or (model.ref if model else "")
-    provider, _, name = ref.partition("/")
+    model = await order.model()
+    ref = (await order.session()).model or (model.ref if model else "")
     if not order.word:
+        provider, _, name = ref.partition("/")
         known = ", ".join(levels.think_labels(provider, name))
-        usual = order.agent.thinking or ("low" if model and model.reasoning else "off")
-        return Reply(f"Thinking: {session.thinking or usual}. Levels: {known}.")
+        return Reply(f"Thinking: {await order.thinking()}. Levels: {known}.")
     field = _read("think", order.word)
     check_thinking(field, ref)
     return _changed("think", field)
@@ -73,7 +73,7 @@ async def send(order: Order) -> Reply:
         )
     told = {
         "on": "This conversation is answered.",
-        "off": "This conversation is not answered any more; /send on takes that back.",
+        "off": "The gateway answers nothing here any more; /send on takes that back.",
         "inherit": "This conversation is answered as the configuration says.",
     }
     return Reply(told[order.word], {"sendPolicy": _SEND[order.word]})
@@ -95,7 +95,7 @@ async def activation(order: Order) -> Reply:
         "groupActivation": order.word,
         "groupActivationNeedsSystemIntro": True,
     }
-    return Reply(f"Activation: {order.word}.", fields)
+    return Reply(f"Activation: {order.word}.{_UNGATED}", fields)
 
 
 async def set_queue(order: Order) -> Reply:

@@ -13,13 +13,12 @@ crash loses none of them and repeats none that was answered.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from homarus.agent.books import Pack
 from homarus.agent.commands import models as model_commands
 from homarus.agent.commands import sessions as session_commands
 from homarus.agent.commands import settings as setting_commands
-from homarus.agent.commands.card import status_card
 from homarus.agent.commands.orders import Answer, Order, Program, Reply
 from homarus.agent.commands.wishes import DIRECTIVES, Given, Reading, read
 from homarus.agent.run import Outcome
@@ -48,6 +47,9 @@ _RESETS: Final = frozenset({"new", "reset"})
 _OWN_TRANSCRIPT: Final = "webchat"  # reads the session itself: replies must stand in it
 _MAX_WHY_CHARS = 300
 
+# What a message is to do: it ends in a reply, or in words that are left for a run.
+Work: TypeAlias = Callable[[Order], Awaitable[Reply | Inbound]]
+
 
 class Commands:
     """Hears commands and obeys them. Built once, by app.py."""
@@ -66,13 +68,14 @@ class Commands:
             return Heard(row, instead=partial(self._ignore, row)) if is_command else Heard(row)
         if spoken and spoken.command.name in _RESETS:
             left = replace(row, inbound=replace(inbound, text=spoken.args or inbound.text))
-            return Heard(left, instead=partial(self._obey, key, row, partial(self._anew, spoken)))
+            return self._heard(key, row, inbound, partial(self._anew, spoken), left)
         if inbound.images:  # whoever sends a picture says something about it
             spoken = None
         elif is_abort_trigger(inbound.text):
             spoken = Spoken(_NAMED["stop"])
         if spoken and spoken.command.name not in DIRECTIVES:
-            return self._heard(key, row, ((spoken.command.name, spoken.args),))
+            given = ((spoken.command.name, spoken.args),)
+            return self._heard(key, row, inbound, partial(self._answer, given))
         return self._hear_words(key, row, inbound, spoken)
 
     def _hear_words(
@@ -81,18 +84,22 @@ class Commands:
         try:
             reading = self._read(inbound, spoken)
         except UserError as exc:
-            return Heard(row, instead=partial(self._obey, key, row, partial(_fail, exc)))
+            return self._heard(key, row, inbound, partial(_fail, exc))
         if reading.given:
-            return self._heard(key, row, reading.given)
+            return self._heard(key, row, inbound, partial(self._answer, reading.given))
         if reading.text == inbound.text.strip() and not reading.shows_status:
             return Heard(row)
-        left = replace(row, inbound=replace(inbound, text=reading.text, wishes=reading.wishes))
+        words = replace(inbound, text=reading.text, wishes=reading.wishes)
+        left = replace(row, inbound=words)
         if reading.shows_status:
-            return Heard(left, reading.queue, partial(self._show_status, key, left))
+            return Heard(left, reading.queue, partial(self._show_status, key, left, words))
         return Heard(left, reading.queue)
 
-    def _heard(self, key: str, row: Accepted, given: Sequence[Given]) -> Heard[Outcome]:
-        return Heard(row, instead=partial(self._obey, key, row, partial(self._answer, given)))
+    def _heard(
+        self, key: str, row: Accepted, inbound: Inbound, work: Work, left: Accepted | None = None
+    ) -> Heard[Outcome]:
+        """A message that is work to be done at once; `left` is what of it a run would get."""
+        return Heard(left or row, instead=partial(self._obey, key, row, inbound, work))
 
     def _spoken(self, text: str) -> Spoken | None:
         """The command that a whole message is; the config has words of its own for `/new`."""
@@ -143,11 +150,9 @@ class Commands:
         return Reply("\n".join([*told, more.text]), more.fields)
 
     async def _obey(
-        self, key: str, row: Accepted, work: Callable[[Order], Awaitable[Reply | Inbound]]
+        self, key: str, row: Accepted, inbound: Inbound, work: Work
     ) -> Outcome | Accepted:
         """Do what a message says and settle it; what is left for a run comes back as a row."""
-        inbound = row.inbound
-        assert inbound is not None  # noqa: S101 - a row that is not settled has its message
         order = Order(self._program, key, inbound)
         async with self._program.store.journal.lease(f"command:{row.id}") as lease:
             async with self._program.store.journal.commit() as unit:
@@ -156,17 +161,19 @@ class Commands:
             if isinstance(done, Inbound):
                 return replace(row, inbound=done, run=row.id, attempts=row.attempts + 1)
             if isinstance(done, HomarusError):
-                return await self._report(key, row, lease, done)
-            await self._settle(key, row, lease, done)
+                return await self._report(key, row, inbound, lease, done)
+            await self._settle(key, row, inbound, lease, done)
         self._tell(row.id, key, CommandAnswered(done.text))
         if done.then:
             done.then()
         return Outcome(row.id, key, "answered", text=done.text)
 
-    async def _settle(self, key: str, row: Accepted, lease: Lease, reply: Reply) -> None:
+    async def _settle(
+        self, key: str, row: Accepted, inbound: Inbound, lease: Lease, reply: Reply
+    ) -> None:
         """The reply, what it changes and the outcome, in one commit."""
         at_ms = self._program.clock.now_ms()
-        parcels = self._pack(row.inbound, row.id, reply.text) if row.inbound else ()
+        parcels = self._pack(inbound, row.id, reply.text)
 
         def also(unit: JournalUnit, entries: Sequence[Entry]) -> None:
             entry = entries[-1].id if entries else ""
@@ -182,9 +189,11 @@ class Commands:
         if parcels:
             self._posted()
 
-    async def _report(self, key: str, row: Accepted, lease: Lease, error: HomarusError) -> Outcome:
+    async def _report(
+        self, key: str, row: Accepted, inbound: Inbound, lease: Lease, error: HomarusError
+    ) -> Outcome:
         """It could not be done: the sender is told why."""
-        parcels = self._pack(row.inbound, row.id, str(error)) if row.inbound else ()
+        parcels = self._pack(inbound, row.id, str(error))
         async with self._program.store.journal.commit() as unit:
             why, at_ms = one_line(str(error), _MAX_WHY_CHARS), self._program.clock.now_ms()
             unit.settle([row.id], lease, "reported", at_ms=at_ms, why=why)
@@ -203,12 +212,13 @@ class Commands:
             unit.settle([row.id], lease, "silent", at_ms=at_ms, why=why)
         return Outcome(row.id, row.session, "answered")
 
-    async def _show_status(self, key: str, row: Accepted) -> Accepted:
-        """The card, beside the answer to the rest of a message."""
-        inbound = row.inbound
-        assert inbound is not None  # noqa: S101 - a row that is not settled has its message
-        card = await status_card(Order(self._program, key, inbound))
-        run = f"{row.id}:status"
+    async def _show_status(self, key: str, row: Accepted, inbound: Inbound) -> Accepted:
+        """The card, beside the answer to the rest of a message, which is owed whatever comes."""
+        order = Order(self._program, key, inbound)
+        made = await _attempt(f"status in {key}", lambda: self._call(order, "status"))
+        if not isinstance(made, Reply):
+            return row
+        card, run = made.text, f"{row.id}:status"
         if told := self._message(row, card):
             await (await self._program.session(key)).note(told, {})
         parcels = self._pack(inbound, run, card)

@@ -155,12 +155,17 @@ class Compaction:
 
     def fields(self, data: Mapping[str, Json]) -> dict[str, Json]:
         """What changes in the session's record, given what it says now."""
-        count = data.get("compactionCount")
         return {
-            "compactionCount": (count if isinstance(count, int) else 0) + 1,
+            "compactionCount": compactions(data) + 1,
             "totalTokens": self.tokens_after,
             "totalTokensFresh": True,
         }
+
+
+def compactions(data: Mapping[str, Json]) -> int:
+    """How often a session was compacted, by its record."""
+    count = data.get("compactionCount")
+    return count if isinstance(count, int) else 0
 
 
 async def compact(

@@ -1,6 +1,6 @@
 """A session's conversation with one model, kept within its window.
 
-What is sent is rendered from the history (context.py). What would not fit is noticed before it is
+What is sent is rendered from the history (render.py). What would not fit is noticed before it is
 sent, or told by the service; then the old part becomes a summary (compact.py), and the
 conversation goes on from there.
 """

@@ -6,7 +6,7 @@ the word for silence. Once between two compactions. Pure.
 
 from collections.abc import Mapping
 
-from homarus.agent.context.compact import Room
+from homarus.agent.context.compact import Room, compactions
 from homarus.config.schema import Compaction
 from homarus.core.message import Json
 from homarus.core.silence import SILENT_WORD
@@ -46,7 +46,7 @@ def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -
     if not tokens or threshold <= 0 or tokens < threshold:
         return False
     done = data.get("memoryFlushCompactionCount")
-    return not isinstance(done, int) or done != _compactions(data)
+    return not isinstance(done, int) or done != compactions(data)
 
 
 def prompt(rules: Compaction, today: str) -> str:
@@ -66,9 +66,4 @@ def system(rules: Compaction) -> str:
 
 def fields(data: Mapping[str, Json], now_ms: int) -> dict[str, Json]:
     """What changes in the session's record once it was done, or tried and failed."""
-    return {"memoryFlushAt": now_ms, "memoryFlushCompactionCount": _compactions(data)}
-
-
-def _compactions(data: Mapping[str, Json]) -> int:
-    count = data.get("compactionCount")
-    return count if isinstance(count, int) else 0
+    return {"memoryFlushAt": now_ms, "memoryFlushCompactionCount": compactions(data)}

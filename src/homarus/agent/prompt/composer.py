@@ -2,10 +2,9 @@
 
     prompt = composer.compose(agent, key, model, tools)
 
-A hook that replaces files stands between the two steps:
+Hooks that replace files stand between the two steps:
 
-    files = composer.files(agent, key)
-    files = with_texts(files, await hook(texts_of(files)))
+    files = await composer.hooked_files(agent, key, hooks)
     prompt = composer.compose(agent, key, model, tools, files=files)
 """
 
@@ -26,11 +25,21 @@ from homarus.agent.prompt.assembly import (
 from homarus.agent.prompt.facts import Facts, Group
 from homarus.agent.prompt.files import Reader
 from homarus.agent.prompt.identity_file import FILE, parse_identity
-from homarus.agent.prompt.injection import Kind, WorkspaceFile, inject, kind_of, names_for
+from homarus.agent.prompt.injection import (
+    Kind,
+    WorkspaceFile,
+    inject,
+    kind_of,
+    names_for,
+    texts_of,
+    with_texts,
+)
 from homarus.agent.prompt.report import Place, PromptReport
 from homarus.core.keys import parse_agent_key
 from homarus.core.message import Json
 from homarus.core.value import dataclass
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Where
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import Model
 
@@ -58,6 +67,14 @@ class Composer:
     def files(self, agent: Agent, key: str) -> tuple[WorkspaceFile, ...]:
         """The workspace files that a conversation sees, as they are on disk."""
         return self._reader.load(agent.workspace, names_for(kind_of(key)))
+
+    async def hooked_files(self, agent: Agent, key: str, hooks: Hooks) -> tuple[WorkspaceFile, ...]:
+        """The same as hooks leave them."""
+        files = self.files(agent, key)
+        if hooks.is_empty:
+            return files
+        where = Where(agent.id, key, "", str(agent.workspace))
+        return with_texts(files, await hooks.agent_bootstrap(where, texts_of(files)))
 
     def compose(
         self,
@@ -104,21 +121,18 @@ class Composer:
         self._made[key] = made
         return made.prompt
 
-    def report(self, prompt: Prompt, place: Place) -> PromptReport:
-        """The figures of a conversation's newest prompt."""
-        made = self._made.get(place.session_key)
-        if made is None or made.prompt is not prompt:
-            return make_report(prompt, place, 0, 0)
+    def report(self, place: Place) -> PromptReport:
+        """The figures of a conversation's newest prompt, which was composed here."""
+        made = self._made[place.session_key]
         if made.report is None:
-            made.report = make_report(prompt, place, *made.limits)
+            made.report = make_report(made.prompt, place, *made.limits)
         return replace(made.report, place=place)
 
     def news(self, place: Place, data: Mapping[str, Json]) -> dict[str, Json]:
         """What changes in a session's record: its newest prompt's report, if it says otherwise."""
-        made = self._made.get(place.session_key)
-        if made is None:
+        if place.session_key not in self._made:
             return {}
-        report = self.report(made.prompt, place)
+        report = self.report(place)
         same = report.is_like(data.get("systemPromptReport"))
         return {} if same else {"systemPromptReport": report.entry()}
 

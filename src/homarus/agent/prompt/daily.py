@@ -4,7 +4,7 @@ A new conversation begins with those of today and yesterday, once, under a budge
 are there to be searched.
 """
 
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,6 @@ NOTES_CHARS: Final = 4_000
 _TODAY_SHARE = 0.6
 _MAX_BYTES = 1_000_000
 _TRIES = 5
-
-
-def day_of(at_ms: int, zone: tzinfo | None) -> date:
-    """The person's date at a moment."""
-    return datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone).date()
 
 
 def note_name(day: date) -> str:
@@ -78,7 +73,11 @@ def opening_notes(workspace: Path, key: str, today: date, max_chars: int = NOTES
 
 def _note(workspace: Path, day: date) -> str:
     name = note_name(day)
-    if not (workspace / name).exists():
+    try:
+        (workspace / name).lstat()
+    except PermissionError:
+        pass  # `read_text` tells it
+    except OSError:
         return ""
     text, _ = read_text(workspace, name)
     return f"{name}:\n{text}" if text else ""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from stat import S_ISLNK, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import BinaryIO, Final
 
 from homarus.agent.prompt.injection import EXPECTED, MEMORY, ORDER, WorkspaceFile
@@ -60,11 +60,13 @@ class Reader:
 
     def load(self, workspace: Path, names: Sequence[str] = ORDER) -> tuple[WorkspaceFile, ...]:
         """The files of these names that are there, and those that should be."""
-        folder = str(
-            workspace
-        )  # this is done for every turn: joining Paths costs more than looking
-        if not os.path.isdir(folder):  # noqa: PTH112 - a Path would be made for every turn
+        try:
+            is_folder = S_ISDIR(workspace.stat().st_mode)
+        except OSError:
+            is_folder = False
+        if not is_folder:
             raise unusable(workspace, None)
+        folder = str(workspace)  # done for every turn: joining Paths costs more than looking
         found: list[WorkspaceFile] = []
         seen: set[tuple[int, int]] = set()
         for name in names:

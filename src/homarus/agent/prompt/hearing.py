@@ -1,8 +1,11 @@
 """A message as an agent's model reads it: who, where, when; and first of all the latest notes."""
 
+from datetime import date
+
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.daily import day_of, opening_notes
+from homarus.agent.prompt.daily import opening_notes
 from homarus.agent.prompt.injection import kind_of
+from homarus.config.zone import day_in
 from homarus.core.message import Inbound
 from homarus.sessions.envelope import envelope, with_notes
 
@@ -13,5 +16,5 @@ def hear(agent: Agent, key: str, inbound: Inbound, last_ms: int | None) -> str:
     text = envelope(inbound, agent.envelope, previous_ms=last_ms or 0, group=is_group)
     if last_ms is not None:
         return text
-    today = day_of(inbound.at_ms, agent.envelope.own_zone)
+    today = date.fromisoformat(day_in(agent.timezone, inbound.at_ms))
     return with_notes(text, opening_notes(agent.workspace, key, today))

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from homarus.agent.prompt.files import get_file, set_file
+from homarus.agent.prompt.files import MAX_BYTES, get_file, set_file
 from homarus.config.resolve import AgentSettings
-from homarus.core.errors import ToolError
+from homarus.core.errors import ToolError, UserError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.skills.frontmatter import parse_frontmatter
@@ -26,12 +26,6 @@ _MAX_LINES = 200
 _MAX_CHARS = 100
 _URL = re.compile(r"https?://\S{1,500}|data:image/\S+", re.IGNORECASE)
 _PICTURE = re.compile(r"(?:\./)?[\w][\w ./-]{0,200}\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
-# A picture is what its first bytes say, whatever it is called.
-_KINDS: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ def write_identity(workspace: Path, **values: str | None) -> None:
     told = {key: one_line(value, _MAX_CHARS) for key, value in values.items() if value}
     if not told:
         return
-    lines = get_file(workspace, FILE).content.splitlines() or [f"# {FILE}", ""]
+    lines = _written(workspace).splitlines() or [f"# {FILE}", ""]
     ends = _frontmatter_end(lines)
     for at, line in enumerate(lines):
         match = _LINE.fullmatch(line)
@@ -124,6 +118,20 @@ def write_identity(workspace: Path, **values: str | None) -> None:
     set_file(workspace, FILE, "\n".join(lines) + "\n")
 
 
+def _written(workspace: Path) -> str:
+    """What stands in the file, whole; one whose text cannot be kept is left alone."""
+    if get_file(workspace, FILE).missing:
+        return ""
+    try:
+        with Beneath(workspace).open_read(FILE) as opened:
+            return opened.file.read(MAX_BYTES + 1).decode()  # `set_file` refuses more
+    except (OSError, ToolError, UnicodeDecodeError) as exc:
+        raise UserError(
+            f"{FILE} cannot be changed without damage: {one_line(str(exc), 200)}",
+            fix=f"look at {workspace / FILE}",
+        ) from None
+
+
 def _frontmatter_end(lines: list[str]) -> int:
     """How many lines at the top are keys between two `---`."""
     if not lines or lines[0].rstrip() != "---":
@@ -133,6 +141,8 @@ def _frontmatter_end(lines: list[str]) -> int:
 
 def read_picture(workspace: Path, avatar: str) -> Picture | None:
     """The picture an agent shows itself by; None when its file is none, or too large."""
+    from homarus.tools.builtin.files import image_mime  # a tool: who shows no picture needs none
+
     if not is_picture(avatar):
         return None
     try:
@@ -142,7 +152,5 @@ def read_picture(workspace: Path, avatar: str) -> Picture | None:
         return None
     if len(data) > MAX_AVATAR_BYTES:
         return None
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return Picture(data, "image/webp")
-    mime = next((mime for start, mime in _KINDS if data.startswith(start)), "")
+    mime = image_mime(data)
     return Picture(data, mime) if mime else None

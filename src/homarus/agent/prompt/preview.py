@@ -1,15 +1,32 @@
 """A conversation's system prompt as its next turn would have it, without a turn."""
 
-from collections.abc import Sequence
+from typing import Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.report import Place, PromptReport
+from homarus.core.clock import Clock
+from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
-from homarus.providers.base import ToolSpec
+from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models, Wish
 from homarus.sessions.session import Session
+from homarus.tools.registry import Registry
+
+
+class Program(Protocol):
+    """What a turn would ask. `app.App` is one."""
+
+    models: Models
+    clock: Clock
+    hooks: Hooks
+
+    def agent(self, agent_id: str) -> Agent: ...
+
+    def tools(self, agent_id: str) -> Registry: ...
+
+    async def session(self, key: str) -> Session: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +37,17 @@ class Preview:
     report: PromptReport
 
 
-async def preview(
-    session: Session, agent: Agent, models: Models, tools: Sequence[ToolSpec], at_ms: int
-) -> Preview:
+async def preview(program: Program, key: str) -> Preview:
     """What the model that answers next would be told; it is not asked."""
+    agent, session = program.agent(agent_of(key)), await program.session(key)
     named = session.model or agent.model
     if named:
-        model = models.check(named)
+        model = program.models.check(named)
     else:
-        _, model = await models.road(Wish(agent.id))
-    composer = Composer()
-    prompt = composer.compose(agent, session.key, model, tools, entry=session.record.data)
-    place = Place(
-        session.key, session.session_id, model.provider, model.id, at_ms, source="estimate"
-    )
-    return Preview(prompt, composer.report(prompt, place))
+        _, model = await program.models.road(Wish(agent.id))
+    composer, tools = Composer(), program.tools(agent.id).specs()
+    files = await composer.hooked_files(agent, key, program.hooks)
+    prompt = composer.compose(agent, key, model, tools, files=files, entry=session.record.data)
+    at_ms = program.clock.now_ms()
+    place = Place(key, session.session_id, model.provider, model.id, at_ms, source="estimate")
+    return Preview(prompt, composer.report(place))

@@ -1,6 +1,6 @@
 """What a system prompt is made of, in figures: per section, file, skill and tool.
 
-    report = make_report(prompt, place)      # when a prompt is made
+    report = composer.report(place)          # of the prompt that was composed last
     report = read_report(session.record.data.get("systemPromptReport"))   # what a session keeps
     describe(report)                         # for people
 

@@ -55,26 +55,12 @@ class Said:
     def _text(self, call: ToolCall) -> str:
         if call.name != _TOOL or self._here is None:
             return ""
-        args = call.args
+        args, here = call.args, self._here
         action = args.get("action", "send")
-        if str(action).lower() not in _ACTIONS or args.get("dryRun") or not self._is_here(args):
+        if str(action).lower() not in _ACTIONS or args.get("dryRun") or not _is_here(args, here):
             return ""
         texts = (args.get(name) for name in _TEXTS)
         return next((text for text in texts if isinstance(text, str) and text.strip()), "")
-
-    def _is_here(self, args: Json) -> bool:
-        """Whether a call speaks to this chat: what it does not name is this chat's."""
-        here = self._here
-        assert here is not None  # noqa: S101 - asked above
-        named = {"channel": here.channel, "accountId": here.account, "threadId": here.thread}
-        for name, ours in named.items():
-            theirs = args.get(name)
-            if theirs and str(theirs).lower() != str(ours or "").lower():
-                return False
-        several = args.get("targets")
-        targets = several if isinstance(several, list) else [several]
-        chats = [str(to) for to in (args.get("target") or args.get("to"), *targets) if to]
-        return not chats or any(_is_chat(chat, here.chat) for chat in chats)
 
 
 def normalize(text: str) -> str:
@@ -87,6 +73,19 @@ def _is_picture(ch: str) -> bool:
     code = ord(ch)
     drawn = unicodedata.category(ch) in _PICTURES
     return drawn or code in _SKIN_TONES or code in _SELECTORS
+
+
+def _is_here(args: Json, here: Address) -> bool:
+    """Whether a call speaks to this chat: what it does not name is this chat's."""
+    named = {"channel": here.channel, "accountId": here.account, "threadId": here.thread}
+    for name, ours in named.items():
+        theirs = args.get(name)
+        if theirs and str(theirs).lower() != str(ours or "").lower():
+            return False
+    several = args.get("targets")
+    targets = several if isinstance(several, list) else [several]
+    chats = [str(to) for to in (args.get("target") or args.get("to"), *targets) if to]
+    return not chats or any(_is_chat(chat, here.chat) for chat in chats)
 
 
 def _is_chat(target: str, chat: str) -> bool:

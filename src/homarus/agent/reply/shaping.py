@@ -11,7 +11,8 @@ arguments, and whoever feeds it sends.
 
 It must see every delta: it is fed by the run itself, not by a reader of the bus. A chat that does
 not stream gets the same blocks, all of them from `finish`, except what says that tools are at
-work, which is news only while they are.
+work, which is news only while they are. With `at_end` nobody sends on the way: that comes from
+`finish`, too.
 """
 
 from collections.abc import Iterable
@@ -49,7 +50,7 @@ from homarus.core.event import (
     ToolStarted,
 )
 from homarus.core.fences import match_marker
-from homarus.core.keys import DEFAULT_AGENT, parse_agent_key
+from homarus.core.keys import agent_of
 from homarus.core.message import Inbound, Message, ToolCall, Usage
 from homarus.core.silence import is_silent_text, strip_ack
 from homarus.core.value import dataclass
@@ -76,8 +77,8 @@ class Ending:
 class Shape:
     """One run as one chat sees it."""
 
-    def __init__(self, manner: Manner) -> None:
-        self._manner = manner
+    def __init__(self, manner: Manner, *, at_end: bool = False) -> None:
+        self._manner, self._at_end = manner, at_end
         self._heartbeat = manner.ack_max_chars is not None
         self._streams = manner.streams and not self._heartbeat
         joins = manner.coalescing if self._streams else None
@@ -86,6 +87,7 @@ class Shape:
         self._speech = self._listen()
         self._calls: dict[str, ToolCall] = {}
         self._kept: list[Block] = []  # until the end, for a chat that does not stream
+        self._owed = 0  # so many of them, up to an answer: sent also when the last one is silence
         self._ready: list[Block] = []
         self._shown = False  # the chat has seen some of the answer
         self._silent = False  # the model's last message says nothing
@@ -140,13 +142,14 @@ class Shape:
         """The last message of the run, before it is saved: what is left to send."""
         self._finished = reply
         if self._heartbeat:
-            self._kept = []  # what was said on the way is no alert
+            self._kept, self._owed = [], 0  # what was said on the way is no alert
         self._end_message(reply)
-        blocks = [*([] if self._silent else self._kept), *self._take()]
+        blocks = [*(self._kept[: self._owed] if self._silent else self._kept), *self._take()]
         self._kept = []
         seen = self._shown or self._said.anything
-        if not blocks and not seen and not self._silent:
-            blocks = [self._decorated(Block(EMPTY, "notice"))]
+        says = seen or any(block.kind == "text" for block in blocks)
+        if not says and not self._silent:
+            blocks.append(self._decorated(Block(EMPTY, "notice")))
         if blocks or self._shown:
             self._add_usage(blocks)
         return Ending(tuple(blocks), "answered" if blocks or seen else "silent")
@@ -204,6 +207,8 @@ class Shape:
         self._show_thoughts()
         self._flush()
         self._speech = self._listen()
+        if not message.calls:  # an answer; what comes now is of another question
+            self._owed = len(self._kept)
 
     def _says_nothing(self, text: str, *, silent: bool) -> bool:
         ack = strip_ack(text, heartbeat=self._heartbeat, max_chars=self._manner.ack_max_chars or 0)
@@ -233,7 +238,8 @@ class Shape:
             told = tool_output(call, fact.result) if call and self._manner.verbose == "full" else ""
         if told:
             self._flush()
-            self._ready.append(self._decorated(Block(told, "tool")))
+            now = self._kept if self._at_end else self._ready
+            now.append(self._decorated(Block(told, "tool")))
 
     def _begin_again(self, then: str) -> None:
         """What was said so far is void; what the chat has seen of it cannot be taken back."""
@@ -333,6 +339,5 @@ def shape_reply(
         reasoning=inbound.wishes.reasoning,
         text_limit=text_limit,
     )
-    agent = parse_agent_key(session.key)
-    found = manner(config, agent.agent if agent else DEFAULT_AGENT, at)
-    return Shape(replace(found, streams=False))
+    found = manner(config, agent_of(session.key), at)
+    return Shape(replace(found, streams=False), at_end=True)

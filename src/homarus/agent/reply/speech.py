@@ -1,6 +1,6 @@
 """One message of a model while it is being written: what may be shown of it, and in which pieces.
 
-Joins `tags`, `replies` and `blocks`: thoughts and asides are taken out, what may mean silence is
+Joins `tags`, `text` and `blocks`: thoughts and asides are taken out, what may mean silence is
 held back, and the rest is cut into chunks for a chat that streams. Fed with deltas; `end` settles
 it by the message itself, whatever the deltas were.
 """

@@ -3,7 +3,7 @@
 `Tags` parts what is said from what is thought (`<think>`, `<final>` and their kin); `Asides` takes
 out what is meant for the program: reply tags, `MEDIA:` lines, a line that means silence. Both are
 fed with pieces cut anywhere, and give each character as soon as it is clear what it is. What they
-give in the end is what `replies` makes of the whole text.
+give in the end is what `text` makes of the whole.
 
 A beginning that could still become a tag is held back until it is clear; never for longer than a
 line, and within a line for no more than a bounded number of characters.

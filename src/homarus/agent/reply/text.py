@@ -82,7 +82,7 @@ def _take_media(raw: str) -> tuple[str, tuple[str, ...]]:
     return "\n".join(kept), tuple(media)
 
 
-def read_line(line: str, asked: "Asked", silent_word: str = SILENT_WORD) -> str | None:
+def read_line(line: str, asked: "Asked") -> str | None:
     """What is left of a line outside code once what it asks for is noted; None: not even a line."""
     said = line.strip()
     if said.startswith("MEDIA:") and (found := _media(said[6:])):
@@ -90,7 +90,7 @@ def read_line(line: str, asked: "Asked", silent_word: str = SILENT_WORD) -> str 
         return None
     pieces = _split_at_tags(line, asked) if "[[" in line else [line]
     left = line if len(pieces) == 1 else _join(pieces) or None
-    return None if left and left.strip() == silent_word else left
+    return None if left and left.strip() == SILENT_WORD else left
 
 
 def match_reasoning(text: str, at: int = 0) -> re.Match[str] | None:

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from homarus.agent.prompt.identity_file import find_identity
 from homarus.agent.reply.text import parse_reply
-from homarus.agent.run import Outcome, agent_of
+from homarus.agent.run import Outcome
 from homarus.config.resolve import agent_settings, agents
 from homarus.core.errors import InvalidRequest, Unavailable, UserError
-from homarus.core.keys import classify, normalize_agent_id, parse_agent_key
+from homarus.core.keys import agent_of, classify, normalize_agent_id, parse_agent_key
 from homarus.core.message import Json, Usage
 from homarus.core.text import one_line
 from homarus.gateway.attachments import read_images
@@ -101,7 +101,8 @@ async def agent(call: Call, params: AgentParams) -> Json:
         await check_policy(call, key)
         spoken = parse_command(text)
         if spoken and spoken.command.name in {"new", "reset"}:
-            await start_afresh(call, key)
+            if await call.host.store.journal.accepted(run_id) is None:  # else that was done then
+                await start_afresh(call, key)
             text = spoken.args or _GREETING
         if params.label:
             await set_label(call, key, params.label)

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from homarus.agent.run import agent_of
 from homarus.core.errors import InvalidRequest
+from homarus.core.keys import agent_of
 from homarus.core.message import Json
 from homarus.gateway.attachments import read_images
 from homarus.gateway.history import newest_path, show_history

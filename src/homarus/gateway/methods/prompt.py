@@ -1,8 +1,9 @@
 """The system prompt of a conversation, and what it is made of."""
 
 from homarus.agent.prompt.preview import preview
-from homarus.agent.run import agent_of
+from homarus.core.keys import agent_of
 from homarus.core.message import Json
+from homarus.gateway.host import Host
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Name
 
@@ -18,15 +19,18 @@ class GetParams(Params):
 @method("prompt.get", scope="admin", params=GetParams, advertised=False)
 async def get(call: Call, params: GetParams) -> Json:
     """What a conversation's model is told first, with figures by section, file and tool."""
-    host = call.host
-    key = host.key(params.session_key, params.agent_id)
-    agent = host.agent(agent_of(key))
-    session = await host.session(key)
-    tools = host.tools(agent.id).specs()
-    found = await preview(session, agent, host.models, tools, host.clock.now_ms())
+    return await show_prompt(call.host, params.session_key, params.agent_id, text=params.text)
+
+
+async def show_prompt(
+    host: Host, asked: str | None, agent_id: str | None, *, text: bool
+) -> dict[str, Json]:
+    """The same of any program, whether a gateway serves it or not."""
+    key = host.key(asked, agent_id)
+    found = await preview(host, key)
     told: dict[str, Json] = {
         "sessionKey": key,
-        "agentId": agent.id,
+        "agentId": agent_of(key),
         "report": found.report.to_json(),
     }
-    return {**told, "text": found.prompt.text} if params.text else told
+    return {**told, "text": found.prompt.text} if text else told

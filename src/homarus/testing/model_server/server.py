@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
-from typing import Literal, Self
+from typing import Literal
 
 from homarus.core.message import Json
 from homarus.core.value import dataclass
@@ -40,6 +40,7 @@ from homarus.testing.model_server.script import (
     Tokens,
     Trouble,
 )
+from homarus.testing.stream_server import StreamServer
 
 YIELD_EVERY = 16  # events sent before others get a turn
 _CONTENT = (Say, CallTools, Tokens, Stop)
@@ -61,19 +62,13 @@ class Received:
     stats: dict[str, Json] = field(default_factory=dict)
 
 
-async def _turn() -> None:
-    """Let the loop come round, so that what was asked of it is done."""
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
-class ModelServer:
+class ModelServer(StreamServer):
     """`async with ModelServer() as server`, then ask `server.url`."""
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__(self._talk, host, port)
         self.requests: list[Received] = []
         self.peak = 0  # the most requests under way at once
-        self._host, self._port = host, port
         self._dialects: tuple[Dialect, ...] = (
             GoogleDialect(),  # before OpenAI's, which takes every list of models
             OpenAIDialect(),
@@ -85,14 +80,11 @@ class ModelServer:
         self._markers = Markers()
         self._under_way = 0
         self._arrival = asyncio.Event()
-        self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
         """The base URL, as a provider is configured with."""
-        return f"http://{self._host}:{self._port}/v1"
+        return f"{super().url}/v1"
 
     def script(self, *answers: Answer) -> None:
         """Answer the next requests so, in this order."""
@@ -103,39 +95,6 @@ class ModelServer:
         while len(self.requests) < count:
             self._arrival.clear()
             await self._arrival.wait()
-
-    async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
-        self._server = await asyncio.start_server(
-            self._accept, self._host, self._port, limit=1 << 20
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        if self._server is not None:
-            self._server.close()
-        await _turn()  # who was let in a moment ago gets a task
-        for task in self._tasks:
-            task.cancel()
-        # Not told of the test's own exception: it would come back wrapped in a group.
-        await self._group.__aexit__(None, None, None)
-        await _turn()  # the last sockets are closed
-
-    async def serve(self) -> None:
-        """Serve until cancelled."""
-        await asyncio.Event().wait()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = self._group.create_task(self._talk(reader, writer))
-        self._tasks.add(task)
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            if task.cancelled():  # perhaps before it began
-                writer.transport.abort()
-
-        task.add_done_callback(done)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests of one connection, one after the other."""

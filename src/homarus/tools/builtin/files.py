@@ -108,7 +108,7 @@ def _read(beneath: Beneath, path: str, offset: int, limit: int | None) -> Result
     with beneath.open_read(path) as opened:
         head = opened.file.read(8192)
         opened.file.seek(0)
-        if mime := _image_mime(head):
+        if mime := image_mime(head):
             return _read_image(opened, mime, path)
         if b"\0" in head:
             size = opened.stat.st_size
@@ -133,13 +133,14 @@ def _read_image(opened: Opened, mime: str, path: str) -> Result:
 def read_image(beneath: Beneath, path: str) -> Image | None:
     """The image at a path; None for a file that is none. ToolError when it cannot be had."""
     with beneath.open_read(path) as opened:
-        mime = _image_mime(opened.file.read(16))
+        mime = image_mime(opened.file.read(16))
         opened.file.seek(0)
         shown_parts = _read_image(opened, mime, path).content if mime else ()
     return next((part for part in shown_parts if isinstance(part, Image)), None)
 
 
-def _image_mime(head: bytes) -> str:
+def image_mime(head: bytes) -> str:
+    """What sort of picture begins so, whatever it is called; empty: none."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):

@@ -1,0 +1,46 @@
+"""Conversations for tests: messages in short form, their bytes on a wire, texts cut anywhere."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from homarus.core.message import Image, Message, Origin, Part, Text, ToolReturn, Usage
+from homarus.providers.anthropic_request import Turns
+from homarus.sessions.transcript import compaction, read_message
+
+ORIGIN = Origin("api", "p", "m")
+
+
+def said(*parts: Part | str, at_ms: int = 0, prompt: int = 0) -> Message:
+    """An answer; `prompt` is what the vendor counted for its question."""
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message("assistant", made, at_ms, replace(ORIGIN, usage=Usage(input=prompt)))
+
+
+def result(
+    call_id: str, text: str, *images: Image, failed: bool = False, at_ms: int = 0
+) -> Message:
+    content: tuple[Text | Image, ...] = (Text(text), *images)
+    return Message("tool", (ToolReturn(call_id, "exec", content, is_error=failed),), at_ms)
+
+
+def summary(text: str, at_ms: int = 0) -> Message:
+    """What stands in for what came before."""
+    message = read_message(compaction(text, "x", 1).at("c", None, at_ms))
+    assert message
+    return message
+
+
+def as_bytes(messages: Sequence[Message]) -> bytes:
+    turns = Turns(provider="p", model="m", sees_images=True, unsigned=True)
+    return b",".join(turn.json() for turn in turns.render(messages))
+
+
+def cut(text: str, steps: Sequence[int]) -> list[str]:
+    """A text in pieces of these lengths, over and over."""
+    pieces: list[str] = []
+    at = 0
+    while at < len(text):
+        step = steps[len(pieces) % len(steps)]
+        pieces.append(text[at : at + step])
+        at += step
+    return pieces
