@@ -7,14 +7,16 @@ import platform
 import subprocess
 import sys
 import sysconfig
+import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.figure import ROOT, Figure
+from bench.figure import ROOT, Figure, at_usual_pace, slowness, weather_ms
 
 BENCHES = ("start", "turns", "stream", "wires", "transcript", "prompt", "gateway")
 LOOKS = 3
+_LOOK_S = 0.25  # between two looks at how fast the machine is: a hundredth of its time
 LIMITS = Path(__file__).parent / "limits.toml"
 
 
@@ -57,12 +59,18 @@ def measure(name: str, *, quick: bool) -> list[Figure]:
         f"figures = bench.{name}.measure(quick={quick})\n"
         "print(json.dumps([dataclasses.astuple(figure) for figure in figures]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, check=False
-    )
-    if done.returncode:
+    weather = [weather_ms()]
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        while child.poll() is None:
+            weather.append(weather_ms())
+            time.sleep(_LOOK_S)
+        told = child.stdout.read() if child.stdout else ""
+    if child.returncode:
         sys.exit(f"bench: {name} failed")
-    return [Figure(*values) for values in json.loads(done.stdout.splitlines()[-1])]
+    slow = slowness(weather)
+    found = (Figure(*values) for values in json.loads(told.splitlines()[-1]))
+    return [at_usual_pace(figure, slow) for figure in found]
 
 
 def better_of(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,12 +15,13 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number with the name it has in limits.toml."""
+    """One number with the name it has in limits.toml; `is_paced`: as at the usual pace already."""
 
     name: str
     value: float
     unit: str
     note: str = ""
+    is_paced: bool = False
 
 
 def child_cpu_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
@@ -52,14 +53,24 @@ def weather_ms() -> float:
     return (time.process_time() - started) * 1000
 
 
-def in_calm(samples: Sequence[tuple[float, float]]) -> tuple[float, int]:
-    """The median of (weather, cost) samples that were taken in calm weather, and how many.
+# What that work costs on the machine the limits are for, in ordinary weather.
+USUAL_MS = 2.0
 
-    Calm is what comes near the best weather of this very run.
-    """
-    best = min(weather for weather, _ in samples)
-    calm = [cost for weather, cost in samples if weather <= 1.2 * best]
-    return statistics.median(calm), len(calm)
+
+def slowness(weather: Sequence[float]) -> float:
+    """How much slower than usual the machine was, by its better moments; 1 when it was not."""
+    better = statistics.quantiles(weather, n=4)[0] if len(weather) > 1 else weather[0]
+    return max(1.0, better / USUAL_MS)
+
+
+def at_usual_pace(figure: Figure, slow: float) -> Figure:
+    """A time as a share of the fixed work's own in the same run; a fast machine gains nothing."""
+    is_time = figure.unit.startswith("CPU-") or figure.unit.endswith(("ms", "/s", "-s"))
+    if slow <= 1 or not is_time or figure.is_paced:
+        return figure
+    value = figure.value * slow if "/" in figure.unit else figure.value / slow
+    note = f"{figure.value:.4g} on a machine {slow:.2f} × as slow as usual"
+    return replace(figure, value=value, note=f"{note}; {figure.note}".removesuffix("; "))
 
 
 class CpuClock:

@@ -1,15 +1,17 @@
 """What a turn costs in process, beyond the model server: CPU, and memory after many.
 
 On a shared machine the same work costs up to twice as much for seconds at a time. So a fixed
-piece of work is timed before and after every few turns, and those count that were done in calm.
+piece of work is timed before and after every few turns, and what they cost is told as it would be
+at the usual pace.
 """
 
 import asyncio
 import tempfile
 from pathlib import Path
+from statistics import median
 
 from bench.app import ask, model_server, open_app_for_bench
-from bench.figure import CpuClock, Figure, in_calm, rss_mb, weather_ms
+from bench.figure import USUAL_MS, CpuClock, Figure, rss_mb, weather_ms
 
 WARM_UP = 20
 FEW = 5  # turns, so short that the weather seldom changes between
@@ -25,7 +27,7 @@ async def _measure(home: Path, url: str, batches: int, turns: int) -> list[Figur
     async with open_app_for_bench(home, url) as app:
         for _ in range(WARM_UP):
             await ask(app, app.key(), "Hello MOCK:short")
-        samples = list[tuple[float, float]]()
+        costs, paced = list[float](), list[float]()
         for batch in range(batches):
             # A conversation of its own, so that every batch sends prompts of the same lengths.
             key = f"agent:main:bench-{batch}"
@@ -34,10 +36,11 @@ async def _measure(home: Path, url: str, batches: int, turns: int) -> list[Figur
                 for _ in range(FEW):
                     await ask(app, key, "Hello MOCK:short")
                 spent_ms = clock.spent_s() * 1000 / FEW
-                samples.append((max(before_ms, weather_ms()), spent_ms))
-        median_ms, calm = in_calm(samples)
-        note = f"median of {calm} of {len(samples)} × {FEW} turns, those in calm weather"
+                slow = max(1.0, (before_ms + weather_ms()) / 2 / USUAL_MS)
+                costs.append(spent_ms)
+                paced.append(spent_ms / slow)
+        note = f"median of {len(costs)} × {FEW} turns; {median(costs):.3g} as they came"
         return [
-            Figure("turn.cpu_ms", median_ms, "CPU-ms", note),
+            Figure("turn.cpu_ms", median(paced), "CPU-ms", note, is_paced=True),
             Figure("turn.rss_mb", rss_mb(), "MB", f"after {WARM_UP + batches * turns} turns"),
         ]

@@ -2,9 +2,10 @@
 
 import re
 import tomllib
+from dataclasses import replace
 
 from bench.__main__ import BENCHES, LIMITS, judge, table
-from bench.figure import ROOT, Figure
+from bench.figure import ROOT, USUAL_MS, Figure, at_usual_pace, slowness
 
 TEXT = LIMITS.read_text(encoding="utf-8")
 
@@ -22,6 +23,24 @@ def test_a_figure_at_its_limit_or_without_one_is_fine() -> None:
     limits = {"a.cpu_s": {"most": 0.03}, "b.rate": {"least": 100.0}}
     figures = [Figure("a.cpu_s", 0.03, "s"), Figure("b.rate", 100, "/s"), Figure("c", 9e9, "s")]
     assert judge(figures, limits) == []
+
+
+def test_a_time_is_judged_by_the_pace_of_the_machine_in_the_same_run() -> None:
+    turn, rate = Figure("a.cpu_ms", 6.0, "CPU-ms", "best"), Figure("b", 100.0, "turns/s")
+    assert at_usual_pace(turn, 1.5).value == 4.0
+    assert at_usual_pace(turn, 1.5).note == "6 on a machine 1.50 × as slow as usual; best"
+    assert at_usual_pace(rate, 1.5).value == 150.0
+    assert at_usual_pace(Figure("c", 20.0, "chunks/CPU-s"), 1.5).value == 30.0
+    for other in (Figure("d", 60.0, "MB"), Figure("e", 1.2, "×"), Figure("f", 7, "events")):
+        assert at_usual_pace(other, 1.5) == other
+    done = replace(turn, is_paced=True)
+    assert at_usual_pace(done, 1.5) == done
+
+
+def test_a_machine_is_as_slow_as_in_its_better_moments_and_a_fast_one_gains_nothing() -> None:
+    assert slowness([USUAL_MS / 2, USUAL_MS]) == 1
+    assert slowness([1.5 * USUAL_MS]) == 1.5
+    assert slowness([1.5 * USUAL_MS] * 8 + [9 * USUAL_MS]) == 1.5
 
 
 def test_the_table_shows_each_figure_beside_its_limit() -> None:
