@@ -23,8 +23,8 @@ from homarus.providers.failures import Subject, broken, refused, timed_out, unre
 from homarus.providers.sse import MAX_EVENT_BYTES, EventReader, EventTooLong
 
 if TYPE_CHECKING:
-    from homarus.providers.exchange import Peer, Reply
-    from homarus.providers.line import ExchangeFailed
+    from homarus.net.exchange import Peer, Reply
+    from homarus.net.line import ExchangeFailed
 
 MAX_ERROR_BYTES = 64 * 1024
 # All of one streamed answer: a token costs up to 400 bytes on the wire, an answer 128k tokens.
@@ -78,14 +78,14 @@ class Endpoint:
         if not url:
             raise unreachable(subject, NO_ADDRESS)
         # Loaded with the first request: to make a provider must cost nothing.
-        from homarus.providers.exchange import target_of
-        from homarus.providers.line import ExchangeFailed
+        from homarus.net.exchange import target_of
+        from homarus.net.line import ExchangeFailed
 
         all_headers = self._headers(subject, headers, len(body))
         peer = self._reached(subject)
         answer: Answer | None = None
         try:
-            async with peer.post(target_of(urlsplit(url)), all_headers, body) as reply:
+            async with peer.ask("POST", target_of(urlsplit(url)), all_headers, body) as reply:
                 if not 200 <= reply.status < 300:
                     told = await _beginning(reply)
                     now_ms = self._clock.now_ms()
@@ -104,7 +104,7 @@ class Endpoint:
 
     def _reached(self, subject: Subject) -> "Peer":
         if self._peer is None:
-            from homarus.providers.exchange import Peer, proxy_for
+            from homarus.net.exchange import Peer, proxy_for
 
             settings, address = self._settings, _split(self._settings.base_url)
             proxy = "" if _is_loopback(address.hostname or "") else proxy_for(address)
@@ -234,7 +234,7 @@ class Answer:
 
 async def _beginning(reply: "Reply") -> bytes:
     """The first part of an error's body; what cannot be read is left out."""
-    from homarus.providers.line import ExchangeFailed
+    from homarus.net.line import ExchangeFailed
 
     told = bytearray()
     try:

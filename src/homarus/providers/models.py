@@ -103,7 +103,7 @@ class Models:
         if model.provider != LOCAL:
             open_remote(self._config, model, "", self._env)
             await asyncio.sleep(0)  # nobody has to wait for more than one of these
-            importlib.import_module("homarus.providers.exchange")
+            importlib.import_module("homarus.net.exchange")
 
     def check(self, ref: str) -> Model:
         """The model a person names; an unknown or forbidden one is an error."""

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from homarus.providers import exchange, line
-from homarus.providers.exchange import Peer, Reply, proxy_for, target_of
-from homarus.providers.line import ExchangeFailed
+from homarus.net import exchange, line
+from homarus.net.exchange import Peer, Reply, proxy_for, target_of
+from homarus.net.line import ExchangeFailed
 
 WAIT_S = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -95,7 +95,7 @@ async def served(
 
 async def ask(service: Peer, body: bytes = b"{}", **headers: str) -> tuple[int, bytes]:
     sent = {"Content-Length": str(len(body)), **headers}
-    async with asyncio.timeout(WAIT_S), service.post("/v1/x?y=1", sent, body) as reply:
+    async with asyncio.timeout(WAIT_S), service.ask("POST", "/v1/x?y=1", sent, body) as reply:
         return reply.status, await whole(reply)
 
 
@@ -261,7 +261,7 @@ def test_who_leaves_before_the_end_hangs_up() -> None:
 
     async def main() -> None:
         async with served(endless) as (service, _):
-            async with service.post("/", {"Content-Length": "2"}, b"{}") as reply:
+            async with service.ask("POST", "/", {"Content-Length": "2"}, b"{}") as reply:
                 async for piece in reply.pieces():
                     assert piece == b"a"
                     break
@@ -281,7 +281,7 @@ def test_headers_of_one_name_are_joined_and_names_are_small() -> None:
     async def main() -> None:
         async with (
             served(answering(b"HTTP/1.1 100 Continue\r\n\r\n" + told)) as (service, _),
-            service.post("/", {"Content-Length": "0"}, b"") as reply,
+            service.ask("POST", "/", {"Content-Length": "0"}, b"") as reply,
         ):
             assert reply.headers["x-a"] == "1, é"
 
@@ -298,7 +298,7 @@ def test_a_packed_body_is_unpacked(name: str, pack: Callable[[bytes], bytes]) ->
 
     async def main() -> None:
         async with served(answering(head.encode() + packed)) as (service, _):
-            async with service.post("/", {"Content-Length": "0"}, b"") as reply:
+            async with service.ask("POST", "/", {"Content-Length": "0"}, b"") as reply:
                 pieces = [piece async for piece in reply.pieces()]
             assert b"".join(pieces) == body
             assert max(len(piece) for piece in pieces) <= exchange.PIECE_BYTES
@@ -327,7 +327,7 @@ def test_a_body_that_nobody_reads_is_not_held_in_memory() -> None:
     async def main() -> None:
         async with (
             served(flood) as (service, _),
-            service.post("/", {"Content-Length": "0"}, b"") as reply,
+            service.ask("POST", "/", {"Content-Length": "0"}, b"") as reply,
         ):
             before = -1
             while before != sent:  # until it is stuck

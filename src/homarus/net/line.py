@@ -1,4 +1,4 @@
-"""One connection to a model service: HTTP/1.1 by h11, on a transport of asyncio's.
+"""One connection to a service: HTTP/1.1 by h11, on a transport of asyncio's.
 
 A line carries one exchange after the other. It waits for bytes no longer than `idle_s`, holds
 few that nobody has read yet, and says whether it can be used once more.

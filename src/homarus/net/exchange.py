@@ -1,8 +1,8 @@
-"""Requests to one model service and their answers, over connections that are kept.
+"""Requests to one service and their answers, over connections that are kept.
 
-What a general HTTP client brings along, a model service has no use for: redirects, cookies,
-forms, a second version of the protocol. Without it a request costs a third of the CPU, and the
-process 5 MB less. A proxy that the environment names is used as such clients do.
+What a general HTTP client brings along, nobody here has a use for: redirects, cookies, forms, a
+second version of the protocol. Without it a request costs a third of the CPU, and the process
+5 MB less. A proxy that the environment names is used as such clients do.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from homarus.core.value import dataclass
-from homarus.providers.line import ExchangeFailed, Headers, Line
+from homarus.net.line import ExchangeFailed, Headers, Line
 
 MAX_KEPT = 20
 KEEP_S = 30.0  # how long an unused connection is kept
@@ -74,13 +74,13 @@ class Peer:
         self._context: ssl.SSLContext | None = None
 
     @asynccontextmanager
-    async def post(
-        self, target: str, headers: Mapping[str, str], body: bytes
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
     ) -> AsyncIterator[Reply]:
-        """Send a body, get an answer; leaving the block hangs up unless the answer was read."""
+        """Ask for something, get an answer; leaving the block hangs up unless it was read."""
         line = self._kept_line() or await self._connect()
         try:
-            answer = await line.ask("POST", self._target(target), self._all(headers), body)
+            answer = await line.ask(method, self._target(target), self._all(headers), body)
             got = dict[str, str]()
             for name, value in answer.headers:
                 key, text = name.decode("ascii"), value.decode("latin-1")

@@ -1,0 +1,1 @@
+"""HTTP to services, without what a general client brings along."""
