@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from homarus.core.errors import LeaseLost
-from homarus.core.message import Address, Image, Inbound
+from homarus.core.message import Address, Button, Extras, Image, Inbound, Media
 from homarus.core.principal import Principal
 from homarus.store.journal import (
     OPEN,
@@ -545,6 +545,35 @@ def test_text_that_is_hard_to_store_comes_back(run_journal: Run) -> None:
             unit.settle([odd], held, "parked", at_ms=1, why=odd)
         assert await journal.discard(odd, at_ms=1, why=odd)
         assert (await reread(journal, found)).why == told
+
+    run_journal(body)
+
+
+def test_a_channel_may_read_on_without_taking_anything(run_journal: Run) -> None:
+    async def body(journal: Journal) -> None:
+        async with journal.commit() as unit:
+            unit.read_to(Cursor("telegram:default", {"offset": 5}))
+            unit.post(parcel("p1", "who are you?"))
+        assert await journal.cursor("telegram:default") == {"offset": 5}
+        assert [one.id for one in await journal.parcels()] == ["p1"]
+        held = await lease(journal, "l")
+        with suppress(LeaseLost):
+            async with journal.commit() as unit:
+                unit.read_to(Cursor("telegram:default", {"offset": 9}))
+                unit.send_started("nothing", held)
+        assert await journal.cursor("telegram:default") == {"offset": 5}
+
+    run_journal(body)
+
+
+def test_a_parcel_keeps_what_it_carries(run_journal: Run) -> None:
+    async def body(journal: Journal) -> None:
+        carried = Extras(
+            "7", media=(Media("image", path="a.png"),), buttons=((Button("yes", "/ok"),),)
+        )
+        await post(journal, replace(parcel("p1", "look"), extras=carried), parcel("p2", "words"))
+        first, second = await journal.parcels()
+        assert first.extras == carried and second.extras == Extras()
 
     run_journal(body)
 

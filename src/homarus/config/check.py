@@ -51,6 +51,10 @@ def check(tree: Mapping[str, Value]) -> Checked:
     try:
         config = Config.model_validate(built)
         walk.problems += _repeated_agents(config)
+        if config.channels:
+            from homarus.config.channels import check_channels  # read when there are any
+
+            walk.problems += check_channels(config.channels)
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
     problems = tuple(walk.problems)
@@ -77,9 +81,6 @@ def unbuilt() -> dict[str, tuple[str, ...]]:
         node = level.pop(0)
         if node.path in built:
             level += node.children.values()
-        elif node.path == "channels":
-            for channel in node.children.values():
-                groups[channel.path] = list(_leaves(channel))
         else:
             groups[node.path] = list(_leaves(node))
     return {group: tuple(paths) for group, paths in sorted(groups.items())}
@@ -185,6 +186,8 @@ class _Walk:
             return {key: self._value(inner, value, (*path, key)) for key, value in tree.items()}
         if kind == "list" and isinstance(tree, list):
             return [self._value(inner, value, (*path, at)) for at, value in enumerate(tree)]
+        if path == ("channels",) and (known := keys.lookup(path)):
+            self.problems += keys.check(tree, known, path)
         return tree
 
     def _known(self, value: Value, path: KeyPath) -> bool:
@@ -192,10 +195,7 @@ class _Walk:
         if known is None or known.path.endswith(ANY_KEY):
             return False
         self.problems += keys.check(value, known, path)
-        if known.path == "channels" and isinstance(value, dict):
-            self.unbuilt |= {f"channels.{channel}" for channel in value}
-        else:
-            self.unbuilt.add(known.path)
+        self.unbuilt.add(known.path)
         return True
 
 

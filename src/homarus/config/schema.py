@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -47,8 +48,18 @@ Wait: TypeAlias = Annotated[int, Field(ge=0)]
 Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # JSON knows lists only; Strict(False) lets one become a tuple, its entries stay strict.
 Texts: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
+# People and chats are written as text or as numbers, and are text.
+Ids: TypeAlias = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda ids: [_id_text(each) for each in ids] if isinstance(ids, list) else ids),
+    Strict(strict=False),
+]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _id_text(value: Any) -> Any:
+    return str(value) if type(value) is int else value
 
 
 def _readable(read: Callable[[str], object]) -> AfterValidator:
@@ -269,6 +280,13 @@ class Tools(Section):
     loop_detection: LoopDetection = LoopDetection.model_construct()
 
 
+class GroupChat(Section):
+    """Groups: what counts as our name there, and how much of the talk before is told."""
+
+    mention_patterns: Texts | None = None
+    history_limit: Count | None = None
+
+
 class AgentEntry(Section):
     """One agent; what is absent comes from the defaults."""
 
@@ -280,6 +298,7 @@ class AgentEntry(Section):
     model: ModelChoice = ModelChoice.model_construct()
     human_delay: HumanDelay = HumanDelay.model_construct()
     identity: Identity = Identity.model_construct()
+    group_chat: GroupChat = GroupChat.model_construct()
     tools: Tools | None = None
 
 
@@ -464,6 +483,8 @@ class Session(Section):
     """
 
     main_key: Text | None = None
+    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
+    identity_links: Mapping[str, Texts] = {}
     idle_minutes: Count | None = None
     reset: Reset | None = None
     reset_by_type: ResetByType | None = None
@@ -504,17 +525,67 @@ class Queue(Section):
     drop: Literal["old", "new", "summarize"] | None = None
 
 
+class InboundWait(Section):
+    """How long a person may go on writing before the messages are taken as one."""
+
+    debounce_ms: Wait = 0
+    by_channel: Mapping[str, Wait] = {}
+
+
 class Messages(Section):
     """How messages are taken in, and what stands before each answer."""
 
     response_prefix: str | None = None
     queue: Queue = Queue.model_construct()
+    inbound: InboundWait = InboundWait.model_construct()
+    group_chat: GroupChat = GroupChat.model_construct()
+    ack_reaction: str | None = None
+    ack_reaction_scope: Literal["group-mentions", "group-all", "direct", "all"] = "group-mentions"
+    remove_ack_after_reply: bool = False
+
+
+class Peer(Section):
+    """One chat of a service."""
+
+    kind: Literal["direct", "group", "channel", "dm"]
+    id: Text
+
+
+class BindingMatch(Section):
+    """Which messages a binding is for."""
+
+    channel: Text
+    account_id: Text | None = None
+    peer: Peer | None = None
+    guild_id: Text | None = None
+    team_id: Text | None = None
+    roles: Texts = ()
+
+
+class Binding(Section):
+    """Who answers where."""
+
+    agent_id: Text
+    match: BindingMatch
+
+
+class Broadcast(Section):
+    """Chats that several agents answer: beside `strategy`, each key is a chat's id."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Texts]
+
+    strategy: Literal["parallel", "sequential"] = "parallel"
 
 
 class Commands(Section):
-    """What may be done by a command in a chat."""
+    """What may be done by a command in a chat, and by whom: people are named by their ids."""
 
     restart: bool = False
+    native: bool | Literal["auto"] = "auto"
+    use_access_groups: bool = True
+    owner_allow_from: Ids = ()
+    allow_from: Mapping[str, Ids] = {}
 
 
 class Logging(Section):
@@ -620,4 +691,8 @@ class Config(Section):
     session: Session = Session.model_construct()
     messages: Messages = Messages.model_construct()
     commands: Commands = Commands.model_construct()
+    bindings: Annotated[tuple[Binding, ...], Strict(strict=False)] = ()
+    broadcast: Broadcast = Broadcast.model_construct()
+    # As written: config/channels.py reads them, for who has any.
+    channels: Mapping[str, Any] = {}
     gateway: Gateway = Gateway.model_construct()

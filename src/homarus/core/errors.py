@@ -3,7 +3,8 @@
 HomarusError
 ├── UserError              what was typed or configured is wrong: message only, exit 2
 │   ├── ConfigError        says file, line, key and fix
-│   └── UnknownName        says the nearest names
+│   ├── UnknownName        says the nearest names
+│   └── MissingExtra       says the pip command
 ├── ProviderError          the model did not answer
 │   ├── AuthFailed         → next credential
 │   ├── BillingFailed      → next credential, long rest
@@ -23,6 +24,7 @@ HomarusError
 │   └── ToolTimeout
 ├── ChannelError           a chat service failed
 │   ├── SendFailed         → retry when `retryable`
+│   ├── MediaTooLarge      → say so, go on without the file
 │   └── ChannelAuthFailed  → stop the channel, tell the owner
 ├── StoreError             state could not be read or written
 │   ├── NotFound
@@ -96,6 +98,18 @@ class UnknownName(UserError):
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}", fix=fix or hint)
         self.kind, self.name, self.nearest = kind, name, nearest
+
+
+class MissingExtra(UserError):
+    """Something needs a package that is not installed."""
+
+    code = "user.missing_extra"
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs a package that is not installed",
+            fix=f"run `pip install 'homarus[{extra}]'`",
+        )
 
 
 class ProviderError(HomarusError):
@@ -232,6 +246,12 @@ class SendFailed(ChannelError):
         super().__init__(message, fix=fix)
         self.retryable = retryable
         self.after_s = after_s  # how long the service asked us to wait
+
+
+class MediaTooLarge(ChannelError):
+    """A file is larger than it may be."""
+
+    code = "channel.media_too_large"
 
 
 class ChannelAuthFailed(ChannelError):

@@ -6,7 +6,7 @@ provider's in its adapter; nothing here knows a wire.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from homarus.core.value import dataclass
 
@@ -16,6 +16,8 @@ StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 # What commands in a chat may do: all, what is not for the owner alone, nothing.
 Authority: TypeAlias = Literal["", "owner", "authorised", "stranger"]
 StoppedBy: TypeAlias = Literal["rpc", "stop-command"]  # by a request, or by a word in the chat
+ChatKind: TypeAlias = Literal["direct", "group", "channel"]
+MediaKind: TypeAlias = Literal["image", "audio", "voice", "video", "document", "sticker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +176,61 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """A file that comes or goes with a message.
+
+    `ref` is how its service calls it, `path` where it lies on this machine; what came and could
+    not be had says why in `problem`.
+    """
+
+    kind: MediaKind = "document"
+    mime: str = ""
+    name: str = ""
+    size: int = 0
+    ref: str = ""
+    path: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What a service tells of a message beside its words: facts, judged by nobody yet.
+
+    Ids decide, names are for show: `title` is the group's, `name` and `handle` the sender's.
+    `mentioned`: it speaks to us by name; `elsewhere`: to others; `detects` is False where the
+    service cannot tell. `reply_to` is the message it answers, which said `quoted` and was ours
+    if `answers_us`. `forwarded` names whose words these are, `parent` the chat a thread hangs
+    under. `guild`, `team` and `roles` are what some services sort people by.
+    """
+
+    kind: ChatKind = "direct"
+    title: str = ""
+    name: str = ""
+    handle: str = ""
+    is_bot: bool = False
+    is_edit: bool = False
+    mentioned: bool = False
+    elsewhere: bool = False
+    detects: bool = True
+    reply_to: str = ""
+    answers_us: bool = False
+    quoted: str = ""
+    forwarded: str = ""
+    parent: str = ""
+    guild: str = ""
+    team: str = ""
+    roles: tuple[str, ...] = ()
+
+
+DIRECT: Final = Occasion()
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound:
     """A message as a channel received it; `run_id` names the run that answers, if one is asked.
 
     `authority` is what its sender may do by commands; "" says that none are looked for in it.
+    `before` is what was said in the group since our last answer, for context.
     """
 
     id: str
@@ -189,12 +242,46 @@ class Inbound:
     wishes: Wishes = field(default_factory=Wishes)
     run_id: str = ""
     authority: Authority = ""
+    occasion: Occasion = DIRECT
+    media: tuple[Media, ...] = ()
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """Something to press under a message; `data` comes back as the text of a message."""
+
+    label: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a message carries beside its words.
+
+    `reply_to` is the message it answers, `replaces` one of ours whose words it takes the place
+    of; `buttons` are rows of them.
+    """
+
+    reply_to: str = ""
+    replaces: str = ""
+    media: tuple[Media, ...] = ()
+    as_voice: bool = False
+    buttons: tuple[tuple[Button, ...], ...] = ()
+    silent: bool = False
+
+
+NO_EXTRAS: Final = Extras()
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """A message for a channel to send; `key` is the same however often it is tried."""
+    """A message for a channel to send; `key` is the same however often it is tried.
+
+    `text` is in the channel's own dialect (`Capabilities.dialect`), and fits its limit.
+    """
 
     address: Address
     text: str
     key: str = ""
+    extras: Extras = NO_EXTRAS

@@ -7,6 +7,7 @@ second version of the protocol. Without it a request costs a third of the CPU, a
 
 import asyncio
 import base64
+import ipaddress
 import os
 import ssl
 import sys
@@ -207,7 +208,12 @@ def target_of(url: SplitResult) -> str:
 
 
 def proxy_for(url: SplitResult) -> str:
-    """The proxy that the environment names for an address; empty when there is none."""
+    """The proxy that the environment names for an address; empty when there is none.
+
+    What runs on this machine is spoken to straight.
+    """
+    if _is_loopback(url.hostname or ""):
+        return ""
     named = any(name.lower().endswith("_proxy") for name in os.environ)
     if not named and sys.platform not in {"darwin", "win32"}:
         return ""
@@ -235,3 +241,12 @@ def trust() -> ssl.SSLContext:
             if found:
                 context.load_verify_locations(found)
     return context
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -7,7 +7,6 @@ and neither key nor body is logged.
 """
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import field
@@ -107,7 +106,7 @@ class Endpoint:
             from homarus.net.exchange import Peer, proxy_for
 
             settings, address = self._settings, _split(self._settings.base_url)
-            proxy = "" if _is_loopback(address.hostname or "") else proxy_for(address)
+            proxy = proxy_for(address)
             try:
                 self._peer = Peer(
                     address, connect_s=settings.connect_s, idle_s=settings.idle_s, proxy=proxy
@@ -272,15 +271,6 @@ def _without_secrets(url: str) -> str:
         return url
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, place, parts.path, "", ""))
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _fits_a_header(text: str) -> bool:

@@ -6,13 +6,25 @@ or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside th
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any, Final
 from uuid import uuid4
 
 from homarus.core.errors import Corrupt
-from homarus.core.message import Address, Image, Inbound, Json, Wishes
+from homarus.core.message import (
+    DIRECT,
+    NO_EXTRAS,
+    Address,
+    Button,
+    Extras,
+    Image,
+    Inbound,
+    Json,
+    Media,
+    Occasion,
+    Wishes,
+)
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.store.journal import PREVIEW_CHARS, Accepted, Parcel
@@ -35,8 +47,9 @@ ACCEPTED: Final = (
 )
 PARCELS: Final = (
     "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
-    " attempts, not_before_ms, place FROM parcels"
+    " attempts, not_before_ms, place, extras FROM parcels"
 )
+_NO_MEDIA: Final = Media()
 _BODY: Final = 9  # where the message stands among the fields of Accepted
 
 
@@ -62,6 +75,12 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
         data["run"] = inbound.run_id
     if inbound.authority:
         data["authority"] = inbound.authority
+    if inbound.occasion != DIRECT:
+        data["occasion"] = _told(inbound.occasion, DIRECT)
+    if inbound.media:
+        data["media"] = [_told(media, _NO_MEDIA) for media in inbound.media]
+    if inbound.before:
+        data["before"] = inbound.before
     return data
 
 
@@ -79,14 +98,22 @@ def read_inbound(data: Json) -> Inbound:
             wishes=Wishes(**{field: wishes.get(name) for name, field in _WISHES.items()}),
             run_id=data.get("run", ""),
             authority=data.get("authority", ""),
+            occasion=_read_occasion(data.get("occasion")),
+            media=tuple(Media(**media) for media in data.get("media", ())),
+            before=data.get("before", ""),
         )
     except (AttributeError, KeyError, TypeError) as exc:
         raise Corrupt("a kept message cannot be read", fix="run `homarus doctor`") from exc
 
 
 def digest_of(session: str, inbound: Inbound) -> str:
-    """What makes a message the same one: where it belongs and what it says, not when it came."""
-    images = [[image.mime, image.data] for image in inbound.images]
+    """What makes a message the same one: where it belongs and what it says, not when it came.
+
+    A file counts by what its service calls it: whether it could be had may change.
+    """
+    images = [[media.kind, media.ref] for media in inbound.media] or [
+        [image.mime, image.data] for image in inbound.images
+    ]
     said = [session, inbound.address.chat, inbound.text, images, _wishes_json(inbound.wishes)]
     return hashlib.sha256(dump(said).encode()).hexdigest()
 
@@ -107,6 +134,19 @@ def storable(text: str) -> str:
 def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
     """The same for ids, each of them once."""
     return tuple(dict.fromkeys(map(storable, ids)))
+
+
+def _told(value: Occasion | Media | Extras, nothing: object) -> dict[str, Json]:
+    """The fields that say something."""
+    names = (one.name for one in fields(value))
+    said = {name: getattr(value, name) for name in names}
+    return {name: each for name, each in said.items() if each != getattr(nothing, name)}
+
+
+def _read_occasion(data: Mapping[str, Json] | None) -> Occasion:
+    if data is None:
+        return DIRECT
+    return Occasion(**{**data, "roles": tuple(data.get("roles", ()))})
 
 
 def _wishes_json(wishes: Wishes) -> dict[str, Json]:
@@ -186,7 +226,34 @@ def pack(parcel: Parcel) -> Parcel:
         at_ms=parcel.at_ms,
         expires_ms=parcel.expires_ms,
         not_before_ms=parcel.not_before_ms,
+        extras=parcel.extras,
     )
+
+
+def extras_text(extras: Extras) -> str:
+    """What a parcel carries beside its words, as its column holds it; "" for nothing."""
+    if extras == NO_EXTRAS:
+        return ""
+    data = _told(extras, NO_EXTRAS)
+    if extras.media:
+        data["media"] = [_told(media, _NO_MEDIA) for media in extras.media]
+    if extras.buttons:
+        data["buttons"] = [[[one.label, one.data] for one in row] for row in extras.buttons]
+    return dump(data)
+
+
+def read_extras(text: str) -> Extras:
+    """What `extras_text` wrote; Corrupt when it did not write this."""
+    if not text:
+        return NO_EXTRAS
+    try:
+        data = load(text)
+        media = tuple(Media(**one) for one in data.pop("media", ()))
+        rows = data.pop("buttons", ())
+        buttons = tuple(tuple(Button(*one) for one in row) for row in rows)
+        return Extras(**data, media=media, buttons=buttons)
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise Corrupt("a parcel cannot be read", fix="run `homarus doctor`") from exc
 
 
 def read_accepted(row: Sequence[Any]) -> Accepted:
@@ -198,8 +265,9 @@ def read_accepted(row: Sequence[Any]) -> Accepted:
 
 def read_parcel(row: Sequence[Any]) -> Parcel:
     """A parcel from its columns, which are in the order of the fields."""
-    parcel_id, run, channel, chat, account, thread, *rest = row
-    return Parcel(parcel_id, run, Address(channel, chat, account, thread), *rest)
+    parcel_id, run, channel, chat, account, thread, *rest, extras = row
+    address = Address(channel, chat, account, thread)
+    return replace(Parcel(parcel_id, run, address, *rest), extras=read_extras(extras))
 
 
 def read_body(body: str | None) -> Inbound | None:

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias
 
-from homarus.core.message import Address, Inbound, Json
+from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Json
 from homarus.core.value import dataclass
 
 State: TypeAlias = Literal["accepted", "running", "answered", "silent", "reported", "parked"]
@@ -114,6 +114,7 @@ class Parcel:
     attempts: int = 0
     not_before_ms: int = 0
     place: int = 0
+    extras: Extras = NO_EXTRAS
 
 
 class JournalUnit(Protocol):
@@ -162,6 +163,10 @@ class JournalUnit(Protocol):
 
     def post(self, *parcels: Parcel) -> None:
         """Hand parcels to the outbox, in this order. One whose id is there already is left."""
+        ...
+
+    def read_to(self, cursor: Cursor) -> None:
+        """A channel has read so far, and what it read last is not ours to answer."""
         ...
 
     def send_started(self, parcel_id: str, lease: Lease) -> None:

@@ -11,7 +11,7 @@ import apsw
 
 from homarus.core.errors import Conflict, LeaseLost
 from homarus.core.principal import Principal
-from homarus.store.arrival import ACCEPTED, Arrival, pack, read_accepted
+from homarus.store.arrival import ACCEPTED, Arrival, extras_text, pack, read_accepted
 from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settled
 from homarus.store.query import select
 
@@ -148,13 +148,13 @@ def post(db: apsw.Connection, who: Principal, parcels: Iterable[Parcel]) -> None
     """Put parcels at the end of the outbox."""
     db.executemany(
         "INSERT INTO parcels (team, user, id, run, channel, chat, account, thread, text, at_ms,"
-        " expires_ms, not_before_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " expires_ms, not_before_ms, extras) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
         [
             (
                 who.team, who.user, parcel.id, parcel.run, parcel.address.channel,
                 parcel.address.chat, parcel.address.account, parcel.address.thread, parcel.text,
-                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms,
+                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms, extras_text(parcel.extras),
             )
             for parcel in map(pack, parcels)
         ],

@@ -235,6 +235,10 @@ class _Unit:
     def post(self, *parcels: Parcel) -> None:
         self._add(lambda db: postgres_rows.post(db, self._who, parcels))
 
+    def read_to(self, cursor: Cursor) -> None:
+        name, data = storable(cursor.name), dump(cursor.data)
+        self._add(lambda db: postgres_rows.put_cursor(db, self._who, name, data))
+
     def send_started(self, parcel_id: str, lease: Lease) -> None:
         parcel = storable(parcel_id)
         self._add(lambda db: postgres_rows.send_started(db, self._who, parcel, lease), lease)

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection, AsyncCursor, sql
 
 from homarus.core.errors import Conflict, LeaseLost, StoreError
 from homarus.core.principal import Principal
-from homarus.store.arrival import ACCEPTED, PARCELS, Arrival, pack, read_accepted
+from homarus.store.arrival import ACCEPTED, PARCELS, Arrival, extras_text, pack, read_accepted
 from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settled
 
 Row: TypeAlias = tuple[Any, ...]
@@ -58,6 +58,8 @@ MIGRATIONS: Final = (
         PRIMARY KEY (team, member, name)
     );
     """,
+    # What a parcel carries beside its words.
+    "ALTER TABLE parcels ADD COLUMN extras text NOT NULL DEFAULT '';",
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
 
@@ -234,12 +236,12 @@ async def post(db: Db, who: Principal, parcels: Iterable[Parcel]) -> None:
         address = parcel.address
         await db.execute(
             "INSERT INTO parcels (team, member, id, run, channel, chat, account, thread, text,"
-            " at_ms, expires_ms, not_before_ms)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            " at_ms, expires_ms, not_before_ms, extras)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
                 who.team, who.user, parcel.id, parcel.run, address.channel, address.chat,
                 address.account, address.thread, parcel.text,
-                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms,
+                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms, extras_text(parcel.extras),
             ),
         )  # fmt: skip
 

@@ -108,6 +108,8 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX spent_by_time ON spent (team, user, at_ms);
     """,
+    # What a parcel carries beside its words.
+    "ALTER TABLE parcels ADD COLUMN extras TEXT NOT NULL DEFAULT '';",
 )
 
 

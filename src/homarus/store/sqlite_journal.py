@@ -93,6 +93,10 @@ class JournalSteps:
     def post(self, *parcels: Parcel) -> None:
         self.steps.append(lambda db: journal_rows.post(db, self.who, parcels))
 
+    def read_to(self, cursor: Cursor) -> None:
+        name, data = storable(cursor.name), dump(cursor.data)
+        self.steps.append(lambda db: rows.put_record(db, self.who, _CURSOR, name, data))
+
     def send_started(self, parcel_id: str, lease: Lease) -> None:
         parcel = storable(parcel_id)
         self.steps.append(lambda db: journal_rows.send_started(db, self.who, parcel, lease))

@@ -276,6 +276,12 @@ class MemorySteps:
 
         self._add(step)
 
+    def read_to(self, cursor: Cursor) -> None:
+        def step(rows: JournalRows) -> None:
+            rows.cursors[storable(cursor.name)] = dump(cursor.data)
+
+        self._add(step)
+
     def send_started(self, parcel_id: str, lease: Lease) -> None:
         parcel_id = storable(parcel_id)
 

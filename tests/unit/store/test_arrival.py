@@ -7,13 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import Corrupt
-from homarus.core.message import Address, Authority, Image, Inbound, Wishes
+from homarus.core.message import (
+    Address,
+    Authority,
+    Button,
+    ChatKind,
+    Extras,
+    Image,
+    Inbound,
+    Media,
+    MediaKind,
+    Occasion,
+    Wishes,
+)
 from homarus.store.arrival import (
     arrive,
     digest_of,
+    extras_text,
     inbound_json,
     preview_of,
     read_body,
+    read_extras,
     read_inbound,
     storable,
     storable_ids,
@@ -30,6 +44,33 @@ def wishes(text: st.SearchStrategy[str]) -> st.SearchStrategy[Wishes]:
     return st.builds(Wishes, **{**asked, "timeout_s": st.none() | st.floats(0, 1e9)})
 
 
+def occasions(text: st.SearchStrategy[str]) -> st.SearchStrategy[Occasion]:
+    kinds, flag = st.sampled_from(get_args(ChatKind)), st.booleans()
+    made = {one.name: text if one.default == "" else flag for one in fields(Occasion)}
+    roles = st.lists(text, max_size=2).map(tuple)
+    return st.builds(Occasion, **{**made, "kind": kinds, "roles": roles})
+
+
+def medias(text: st.SearchStrategy[str]) -> st.SearchStrategy[Media]:
+    made = {one.name: text for one in fields(Media)}
+    kinds = st.sampled_from(get_args(MediaKind))
+    return st.builds(Media, **{**made, "kind": kinds, "size": st.integers(0, 2**53)})
+
+
+def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
+    rows = st.lists(st.builds(Button, text, text), max_size=2).map(tuple)
+    made = {
+        "reply_to": text,
+        "replaces": text,
+        "media": st.lists(medias(text), max_size=2).map(tuple),
+        "as_voice": st.booleans(),
+        "buttons": st.lists(rows, max_size=2).map(tuple),
+        "silent": st.booleans(),
+    }
+    assert {field.name for field in fields(Extras)} == set(made), "a new field must be kept too"
+    return st.builds(Extras, **made)
+
+
 def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
     made = {
         "id": text,
@@ -41,6 +82,9 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
         "wishes": wishes(text),
         "run_id": text,
         "authority": st.sampled_from(get_args(Authority)),
+        "occasion": occasions(text),
+        "media": st.lists(medias(text), max_size=2).map(tuple),
+        "before": text,
     }
     assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"
     return st.builds(Inbound, **made)
@@ -52,6 +96,28 @@ HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
 @given(inbounds(words))
 def test_a_message_comes_back_from_its_json_as_it_was(inbound: Inbound) -> None:
     assert read_inbound(inbound_json(inbound)) == inbound
+
+
+@given(extras(words))
+def test_what_a_parcel_carries_comes_back_as_it_was(carried: Extras) -> None:
+    assert read_extras(extras_text(carried)) == carried
+
+
+def test_a_parcel_that_carries_words_alone_has_an_empty_column() -> None:
+    assert extras_text(Extras()) == ""
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"colour": "red"}', '{"buttons": [[["a"]]]}', "7"])
+def test_what_nobody_wrote_is_no_parcel(text: str) -> None:
+    with pytest.raises(Corrupt):
+        read_extras(text)
+
+
+def test_a_file_is_the_same_whether_it_could_be_had_or_not() -> None:
+    offered = replace(HELLO, media=(Media("image", ref="f1"),))
+    had = replace(offered, images=(Image("a", "image/png"),), before="context")
+    assert digest_of("s", had) == digest_of("s", offered)
+    assert digest_of("s", replace(HELLO, media=(Media("image", ref="f2"),))) != digest_of("s", had)
 
 
 @given(inbounds(whole_words))

@@ -1,0 +1,177 @@
+"""The `channels` of `openclaw.json`: what every channel has in common, as typed values.
+
+Each account of a channel has the channel's settings, with its own on top. What one channel has
+alone is in its module (`channels/<name>.py`), as a class that extends `AccountSettings`. Read when
+there are channels: who has none pays nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from homarus.config.keys import Problem
+from homarus.config.schema import BlockCoalesce, Config, Count, Ids, Section, Texts, Wait
+from homarus.core.errors import ConfigError
+from homarus.core.keys import normalize_account_id
+
+DEFAULTS: Final = "defaults"  # beside the channels stands what goes for all of them
+EVERYONE: Final = "*"
+
+S = TypeVar("S", bound="AccountSettings")
+
+
+class GroupTools(Section):
+    """Which tools may be used for a group, or for one of its people."""
+
+    allow: Texts = ()
+    also_allow: Texts = ()
+    deny: Texts = ()
+
+
+class TopicSettings(Section):
+    """One topic of a group; what is absent comes from the group."""
+
+    require_mention: bool | None = None
+    group_policy: Literal["open", "disabled", "allowlist"] | None = None
+    enabled: bool = True
+    allow_from: Ids | None = None
+    system_prompt: str | None = None
+    skills: Texts | None = None
+
+
+class GroupSettings(TopicSettings):
+    """One group, or `*` for those that are not listed."""
+
+    tools: GroupTools = GroupTools.model_construct()
+    tools_by_sender: Mapping[str, GroupTools] = {}
+    topics: Mapping[str, TopicSettings] = {}
+
+
+class DmSettings(Section):
+    """One person."""
+
+    history_limit: Wait | None = None
+
+
+class Markdown(Section):
+    """How markup is shown that the service has none for."""
+
+    tables: Literal["off", "bullets", "code"] | None = None
+
+
+class RetrySettings(Section):
+    """How often one request is tried again, and how soon."""
+
+    attempts: Count | None = None
+    min_delay_ms: Wait | None = None
+    max_delay_ms: Wait | None = None
+    jitter: float | None = Field(None, ge=0, le=1)
+
+
+class AccountSettings(Section):
+    """One account of a channel: who is heard, and how answers look. Names are never ids."""
+
+    model_config = ConfigDict(extra="allow")
+
+    enabled: bool = True
+    name: str | None = None
+    dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
+    allow_from: Ids = ()
+    group_policy: Literal["open", "disabled", "allowlist"] | None = None
+    group_allow_from: Ids = ()
+    groups: Mapping[str, GroupSettings] = {}
+    mention_patterns: Texts | None = None
+    history_limit: Wait | None = None
+    dm_history_limit: Wait | None = None
+    dms: Mapping[str, DmSettings] = {}
+    text_chunk_limit: Count | None = None
+    chunk_mode: Literal["length", "newline"] = "length"
+    markdown: Markdown = Markdown.model_construct()
+    block_streaming: bool | None = None
+    block_streaming_coalesce: BlockCoalesce | None = None
+    stream_mode: Literal["off", "partial", "block"] | None = None
+    reply_to_mode: Literal["off", "first", "all"] = "off"
+    media_max_mb: float | None = Field(None, gt=0)
+    response_prefix: str | None = None
+    ack_reaction: str | None = None
+    retry: RetrySettings = RetrySettings.model_construct()
+    actions: Mapping[str, bool] = {}
+
+
+def channel_names(config: Config) -> tuple[str, ...]:
+    """The channels the config has a section for."""
+    return tuple(name for name in config.channels if name != DEFAULTS)
+
+
+def account_names(config: Config, channel: str) -> tuple[str, ...]:
+    """The accounts of a channel: those it names, else the usual one."""
+    accounts = _section(config, channel).get("accounts")
+    if not isinstance(accounts, Mapping) or not accounts:
+        return ("default",)
+    return tuple(dict.fromkeys(normalize_account_id(name) for name in accounts))
+
+
+def account_settings(config: Config, channel: str, account: str, kind: type[S]) -> S:
+    """The settings of one account; ConfigError names the key that is wrong."""
+    tree = merged(config.channels, channel, account)
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False)[0]
+        where = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
+        raise ConfigError(f"{where}: {error['msg']}") from exc
+
+
+def common(config: Config, channel: str, account: str) -> AccountSettings:
+    """What is set for an account that every channel knows; the defaults for one nobody named."""
+    return account_settings(config, channel, account, AccountSettings)
+
+
+def merged(channels: Mapping[str, Any], channel: str, account: str) -> dict[str, Any]:
+    """A channel's section as one account has it, as written."""
+    section = channels.get(channel)
+    tree = dict(section) if isinstance(section, Mapping) else {}
+    accounts = tree.pop("accounts", None)
+    if isinstance(accounts, Mapping):
+        for name, own in accounts.items():
+            if normalize_account_id(name) == account and isinstance(own, Mapping):
+                tree |= own
+    defaults = channels.get(DEFAULTS)
+    if isinstance(defaults, Mapping) and "groupPolicy" in defaults:
+        tree.setdefault("groupPolicy", defaults["groupPolicy"])
+    return tree
+
+
+def check_channels(channels: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with sections, whatever their channel is."""
+    for name, section in channels.items():
+        if name == DEFAULTS or not isinstance(section, Mapping):
+            continue
+        accounts = section.get("accounts")
+        if isinstance(accounts, Mapping) and accounts:
+            for account in accounts:
+                tree = merged(channels, name, normalize_account_id(account))
+                yield from _check(tree, ("channels", name, "accounts", account))
+        else:
+            yield from _check(merged(channels, name, "default"), ("channels", name))
+
+
+def _check(tree: Mapping[str, Any], path: tuple[str | int, ...]) -> Iterator[Problem]:
+    try:
+        settings = AccountSettings.model_validate(tree)
+    except ValidationError as exc:
+        for error in exc.errors(include_url=False):
+            yield Problem((*path, *error["loc"]), error["msg"])
+        return
+    if settings.dm_policy == "open" and EVERYONE not in settings.allow_from:
+        yield Problem(
+            (*path, "dmPolicy"),
+            'it is "open", and allowFrom does not say for whom',
+            'add "*" to allowFrom to let everybody in, or use "pairing"',
+        )
+
+
+def _section(config: Config, channel: str) -> Mapping[str, Any]:
+    section = config.channels.get(channel)
+    return section if isinstance(section, Mapping) else {}
