@@ -235,7 +235,7 @@ class Courier:
     async def _resolve(self, parcel: Parcel) -> _End | None:
         """What became of an earlier try that nobody heard the end of; None: send it again."""
         channel = self._channel
-        if channel.capabilities.idempotent and self._clock.now_ms() < parcel.expires_ms:
+        if self._is_same_twice(parcel) and self._clock.now_ms() < parcel.expires_ms:
             return None
         if isinstance(channel, LooksUp):
             async with asyncio.timeout(self._send_s):
@@ -265,9 +265,13 @@ class Courier:
         fault("deliver.ended")
         return True
 
+    def _is_same_twice(self, parcel: Parcel) -> bool:
+        """Whether sending it twice is the same as once: what changes a message is, too."""
+        return self._channel.capabilities.idempotent or bool(parcel.extras.replaces)
+
     async def _doubt(self, parcel: Parcel, lease: Lease, why: str) -> bool:
         """It may have arrived."""
-        if self._channel.capabilities.idempotent:
+        if self._is_same_twice(parcel):
             return await self._end(parcel, lease, self._later(parcel, why))
         if isinstance(self._channel, LooksUp):
             self._ask_later(parcel, why)  # what is still on its way is not there yet
@@ -279,7 +283,12 @@ class Courier:
         self._rest(parcel.address.chat)
 
     def _later(self, parcel: Parcel, why: str, after_s: float | None = None) -> _End:
-        delay_s = self._backoff.delay_s(parcel.attempts + 1)
+        rules, failures = self._channel.capabilities.retry, parcel.attempts + 1
+        if failures < rules.attempts:  # each try is written down: none is forgotten in a crash
+            soon = Backoff(rules.least_s, most_s=rules.most_s, jitter=rules.jitter)
+            delay_s = soon.delay_s(failures)
+        else:
+            delay_s = self._backoff.delay_s(failures)
         if after_s is not None:
             delay_s = min(max(LEAST_S, after_s), MOST_S)
         return _End("pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000))
@@ -315,4 +324,4 @@ class Courier:
 
 
 def _outbound(parcel: Parcel) -> Outbound:
-    return Outbound(parcel.address, parcel.text, parcel.id)
+    return Outbound(parcel.address, parcel.text, parcel.id, parcel.extras)

@@ -1,7 +1,8 @@
 """Delivery: a reply becomes parcels, and every channel carries its own.
 
-Each channel receives and delivers under supervision of its own: what fails is restarted after a
-while, and a channel whose credential is refused stops, alone, until the next start.
+Each account is a line: it receives and delivers under supervision of its own. What fails is
+restarted after a while; a line whose credential is refused stops, alone, until it is begun anew.
+Lines come and go while the program runs.
 """
 
 import asyncio
@@ -63,15 +64,24 @@ def unknown_notice(unknown: Sequence[Parcel], *, at_ms: int) -> list[Parcel]:
 
 @dataclass(slots=True)
 class Line:
-    """One channel at work; `problem` says why it stands still."""
+    """One account at work; `problem` says why it stands still, or what failed last."""
 
     channel: Channel
     courier: Courier
     problem: str = ""
+    is_up: bool = False  # it runs, and has not failed since it began
+    since_ms: int = 0
+    last_out_ms: int = 0
+    restarts: int = 0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.channel.name, self.channel.account
 
     @property
     def name(self) -> str:
-        return f"{self.channel.name}:{self.channel.account}"
+        return ":".join(self.key)
 
 
 class Delivery:
@@ -90,10 +100,9 @@ class Delivery:
         self._journal, self._clock, self._restart = journal, clock, restart
         self._lines: dict[tuple[str, str], Line] = {}
         self._unknown: dict[str, Parcel] = {}
+        self._live: tuple[asyncio.TaskGroup, Intake] | None = None  # while it runs
         for channel in channels:
-            line = Line(channel, Courier(channel, journal, clock, ended=self._note))
-            if self._lines.setdefault((channel.name, channel.account), line) is not line:
-                raise UserError(f"two channels are called {line.name}", fix="rename one of them")
+            self.open(channel)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -105,12 +114,28 @@ class Delivery:
         for parcel in await self._journal.parcels("unknown"):
             self._note(parcel)
         async with intake.opened(), asyncio.TaskGroup() as group:
+            self._live = group, intake
             for line in self._lines.values():
-                group.create_task(self._attend(line, intake), name=f"channel {line.name}")
+                self._begin(line)
             try:
                 await asyncio.Event().wait()
             finally:
+                self._live = None
                 intake.close()
+
+    def open(self, channel: Channel) -> None:
+        """Begin with one more account, at once when the others are at work."""
+        line = Line(channel, Courier(channel, self._journal, self._clock, ended=self._note))
+        if self._lines.setdefault(line.key, line) is not line:
+            raise UserError(f"two channels are called {line.name}", fix="rename one of them")
+        self._begin(line)
+
+    async def close(self, channel: str, account: str) -> None:
+        """Have done with one account; what it still has to carry waits in the journal."""
+        line = self._lines.pop((channel, account), None)
+        if line and line.task:
+            line.task.cancel()
+            await asyncio.wait([line.task])
 
     def nudge(self) -> None:
         """Something was posted, or is to be tried again."""
@@ -141,6 +166,9 @@ class Delivery:
 
     def _note(self, parcel: Parcel) -> None:
         """Remember what is unknown, without its words, for as long as it is."""
+        line = self._lines.get((parcel.address.channel, parcel.address.account))
+        if line and parcel.state == "sent":
+            line.last_out_ms = self._clock.now_ms()
         if parcel.state in {"sent", "dead"}:
             self._sent(Outbound(parcel.address, parcel.text, parcel.id), parcel.why)
         if parcel.state == "unknown":
@@ -148,18 +176,34 @@ class Delivery:
         else:
             self._unknown.pop(parcel.id, None)
 
+    def _begin(self, line: Line) -> None:
+        if self._live:
+            group, intake = self._live
+            work = self._attend(line, intake)
+            line.task = group.create_task(work, name=f"channel {line.name}")
+
     async def _attend(self, line: Line, intake: Intake) -> None:
         channel, receive = line.channel, intake.receiver(line.channel)
         clock, backoff, fatal = self._clock, self._restart, (ChannelAuthFailed,)
+
+        async def run() -> None:
+            line.is_up, line.since_ms = True, clock.now_ms()
+            await channel.run(receive)
+
+        def failed(exc: Exception) -> None:
+            line.is_up, line.problem = False, str(exc) or type(exc).__name__
+            line.restarts += 1
+
         try:
             async with task_group() as group:
                 group.create_task(
                     supervise(
                         f"channel {line.name}",
-                        lambda: channel.run(receive),
+                        run,
                         clock=clock,
                         backoff=backoff,
                         fatal=fatal,
+                        failed=failed,
                     )
                 )
                 # Not a task of the group: when it is cancelled, it sends what is due while the
@@ -173,8 +217,11 @@ class Delivery:
                 )
         except* ChannelAuthFailed as errors:
             line.problem = str(errors.exceptions[0])
-        if line.problem:
-            log.error("channel %s stopped: %s", line.name, line.problem)
+            log.error(  # noqa: TRY400 - the error says it all
+                "channel %s stopped: %s", line.name, line.problem
+            )
+        finally:
+            line.is_up = False
 
 
 def _is_same_chat(one: Address, other: Address) -> bool:

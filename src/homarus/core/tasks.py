@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from homarus.core.clock import Clock
+from homarus.core.errors import HomarusError
 from homarus.core.retry import Backoff
 
 log = logging.getLogger(__name__)
@@ -21,8 +22,12 @@ async def supervise(
     clock: Clock,
     backoff: Backoff,
     fatal: tuple[type[Exception], ...] = (),
+    failed: Callable[[Exception], object] = lambda _exc: None,
 ) -> None:
-    """Run until it returns; restart it when it raises, except for `fatal` errors."""
+    """Run until it returns; restart it when it raises, except for `fatal` errors.
+
+    `failed` is told of every failure that leads to a restart.
+    """
     failures = 0
     while True:
         started = clock.monotonic()
@@ -33,7 +38,12 @@ async def supervise(
                 raise
             failures = 1 if clock.monotonic() - started >= STEADY_S else failures + 1
             delay_s = backoff.delay_s(failures)
-            log.exception("%s failed (%d in a row); again in %.1f s", name, failures, delay_s)
+            told = (name, failures, delay_s)
+            if isinstance(exc, HomarusError):  # it says itself what happened
+                log.warning("%s failed (%d in a row); again in %.1f s: %s", *told, exc)
+            else:
+                log.exception("%s failed (%d in a row); again in %.1f s", *told)
+            failed(exc)
             await clock.sleep(delay_s)
         else:
             return

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from homarus.channels import courier as module
-from homarus.channels.base import Capabilities, Channel, Receipt, Receive
+from homarus.channels.base import Capabilities, Channel, Receipt, Receive, Retry
 from homarus.channels.courier import LOOK_S, Courier
 from homarus.core import faults
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed, StoreError
-from homarus.core.message import Address, Outbound
+from homarus.core.message import Address, Extras, Outbound
 from homarus.core.retry import Backoff
 from homarus.store.journal import Parcel, ParcelState
 from homarus.testing.clock import START_MS, FakeClock
@@ -33,7 +33,7 @@ class Carrier:
     account = "default"
 
     def __init__(self, *script: Step, idempotent: bool = False) -> None:
-        self.capabilities = Capabilities(idempotent=idempotent)
+        self.capabilities = Capabilities(idempotent=idempotent, retry=Retry(attempts=1))
         self.script = list(script)
         self.asked: list[str] = []  # the key of every send
         self.taken: list[str] = []  # the keys of what was answered
@@ -143,6 +143,44 @@ def test_the_parcels_of_a_chat_go_out_in_order_with_their_receipts() -> None:
         last = await stage.until("3", "sent")
         assert service.taken == ["1", "2", "3"]
         assert (last.receipt, last.attempts) == ("id-3", 1)
+
+    carry(service, body)
+
+
+def test_what_is_refused_for_now_is_offered_again_soon_and_then_ever_later() -> None:
+    service = Carrier(*[SendFailed("busy", retryable=True)] * 4)
+    service.capabilities = Capabilities(retry=Retry(attempts=3, least_s=0.4, jitter=0.0))
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1")
+        for tries, wait_s in enumerate((0.4, 0.8, 40.0, 80.0), 1):
+            while len(service.asked) < tries:
+                await asyncio.sleep(0)
+            await stage.until("1", "pending")
+            await stage.clock.advance(wait_s * 0.8)
+            assert len(service.asked) == tries
+            await stage.clock.advance(wait_s * 0.3)
+        await stage.until("1", "sent")
+
+    carry(service, body)
+
+
+def test_a_change_of_a_message_that_nobody_heard_of_is_made_again() -> None:
+    service = Carrier(ChannelError("the connection broke"))
+
+    async def body(stage: Stage) -> None:
+        now_ms = stage.clock.now_ms()
+        changed = Parcel(
+            "1", "r", Address("svc", "a"), "1", now_ms, 1 << 60, extras=Extras(replaces="m7")
+        )
+        async with stage.journal.commit() as unit:
+            unit.post(changed)
+        stage.courier.nudge()
+        await stage.settle()
+        assert service.asked == ["1"]
+        await stage.clock.advance(120)
+        await stage.until("1", "sent")
+        assert service.asked == ["1", "1"]
 
     carry(service, body)
 

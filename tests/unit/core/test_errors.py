@@ -48,7 +48,14 @@ def test_every_class_has_a_code_of_its_own_in_its_family() -> None:
 
 def test_only_a_users_mistake_exits_with_two() -> None:
     twos = {name for name, kind in CLASSES.items() if kind.exit_status == 2}
-    assert twos == {"UserError", "ConfigError", "UnknownName", "InUse", "InvalidRequest"}
+    assert twos == {
+        "UserError",
+        "ConfigError",
+        "UnknownName",
+        "MissingExtra",
+        "InUse",
+        "InvalidRequest",
+    }
     assert InUse("held").exit_status == 2
 
 
