@@ -6,16 +6,11 @@ from collections.abc import Sequence
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import Image, Json
+from homarus.core.sniff import HEAD_BYTES, image_mime
 from homarus.core.text import one_line
 
 MAX_BYTES = 5_000_000
 MAX_IMAGES = 20
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 def read_images(attachments: Sequence[Json]) -> tuple[Image, ...]:
@@ -43,7 +38,7 @@ def _image(attachment: Json, at: int) -> Image:
     if len(data) > MAX_BYTES:
         told = f"exceeds the size limit ({len(data)} > {MAX_BYTES} bytes)"
         raise InvalidRequest(f"attachment {name}: {told}")
-    mime = _mime(data)
+    mime = image_mime(data[:HEAD_BYTES])
     if not mime:
         raise InvalidRequest(f"attachment {name}: only PNG, JPEG, GIF and WebP images can be sent")
     return Image(base64.b64encode(data).decode("ascii"), mime)
@@ -55,9 +50,3 @@ def _without_scheme(content: str) -> str:
     if mark and head.strip().lower().startswith("data:"):
         return rest + content[200:]
     return content
-
-
-def _mime(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for start, mime in _SIGNATURES if data.startswith(start)), "")

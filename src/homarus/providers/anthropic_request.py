@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from homarus.core.message import Image, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.sniff import HEAD_BYTES, file_mime
 from homarus.core.value import dataclass
 from homarus.providers.anthropic_reply import REDACTED
 from homarus.providers.base import ToolSpec
@@ -34,13 +35,6 @@ _NAME_CHARS = 64
 _NEVER_REPLAYED = frozenset({"error", "aborted"})
 _THINKING = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-# How each kind of file begins: the service refuses a picture whose label is wrong.
-_MAGIC = (
-    (b"\x89PNG", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
 # What a tool's schema may not hold at its top.
 _NOT_AT_TOP = frozenset({"oneOf", "anyOf", "allOf"})
 
@@ -333,7 +327,8 @@ def _file(data: str, mime: str) -> bytes:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         content = b""
-    kind = _kind_of(content) or {"image/jpg": "image/jpeg"}.get(kind, kind)
+    # The service refuses a picture whose label is wrong.
+    kind = file_mime(content[:HEAD_BYTES]) or {"image/jpg": "image/jpeg"}.get(kind, kind)
     source = {"type": "base64", "media_type": kind, "data": data}
     if not content:
         return _text(UNREADABLE)
@@ -346,12 +341,6 @@ def _file(data: str, mime: str) -> bytes:
         plain = {"type": "text", "media_type": "text/plain", "data": text}
         return encode({"type": "document", "source": plain})
     return _text(UNREADABLE)
-
-
-def _kind_of(content: bytes) -> str:
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _MAGIC if content.startswith(magic)), "")
 
 
 _LOST = b'{"content":[' + _text(INTERRUPTED) + b"]}"

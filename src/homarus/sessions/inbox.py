@@ -9,6 +9,8 @@ happens to it, by the rules of `queue`:
   chat with the same wishes: every reply goes where its question came from. Room is counted per
   chat too;
 - what arrives after the loop's last look gets a run of its own;
+- a person may be given a pause to go on writing in before the first run: what comes in it is one
+  question, whatever the mode;
 - what had no room (`old`, `new`), and what a newer message overtook (`interrupt`, in the same
   chat), is settled as reported. With `summarize` a line of it goes into the next run's question
   from its chat, and it is settled with that;
@@ -60,6 +62,7 @@ class _Item(Generic[Outcome]):
     is_told: bool = False  # a backlog's, once the live run knows it
     stays: bool = False  # begun before: it is not for want of room that it goes
     line: str = ""  # of one that had no room
+    is_paused: bool = False  # its sender may still be writing
 
     @property
     def inbound(self) -> Inbound:
@@ -107,6 +110,10 @@ class _Box(Generic[Outcome]):
     overflow: dict[Address, list[_Item[Outcome]]] = field(default_factory=dict)
     wake: asyncio.Future[None] | None = None  # while it waits for quiet
 
+    @property
+    def is_paused(self) -> bool:
+        return self.live is None and bool(self.waiting) and self.waiting[0].is_paused
+
     def of_chat(self, chat: Address) -> list[_Item[Outcome]]:
         return [item for item in self.waiting if item.chat == chat]
 
@@ -144,13 +151,27 @@ class Inbox(Generic[Outcome]):
         self._closed = False
 
     def put(
-        self, session: str, row: Accepted, inline: QueueSettings | None = None
+        self,
+        session: str,
+        row: Accepted,
+        inline: QueueSettings | None = None,
+        *,
+        pause_ms: int = 0,
     ) -> asyncio.Future[Outcome]:
-        """Take a message; the future is done when the run that answers it is."""
+        """Take a message; the future is done when the run that answers it is.
+
+        `pause_ms`: an idle session waits that long for more of the kind before it begins.
+        """
         item = self._item((row,))
         box = self._boxes.get(session)
+        if pause_ms and (box is None or box.is_paused):
+            item.is_paused = True
+            item.settings = QueueSettings(mode="collect", debounce_ms=pause_ms)
         if box is None or self._closed:
             self._open(session, item)
+            return item.promise
+        if item.is_paused:
+            box.waiting.append(item)
             return item.promise
         item.settings = inline or self._settings(session, row)
         if item.settings.mode == "interrupt":
@@ -286,13 +307,17 @@ class Inbox(Generic[Outcome]):
         if self._closed:
             item.promise.cancel()  # it stays in the journal, for the next start
             return
-        box = self._boxes[session] = _Box(_Live([item], item.rows, ""))
+        box = _Box(None, [item]) if item.is_paused else _Box(_Live([item], item.rows, ""))
+        self._boxes[session] = box
         drain, end = partial(self._drain, session, box), partial(self._end, session, box)
         self._spawn(drain, f"run {session}", end)
 
     async def _drain(self, session: str, box: _Box[Outcome]) -> None:
         """Run after run, until nothing waits."""
         try:
+            if box.live is None:
+                await self._quiet(box)
+                box.live = self._next(box)
             while box.live:
                 if not box.live.dropped:
                     await self._run(session, box.live)
@@ -426,6 +451,8 @@ def _summary(lost: Sequence[_Item[Outcome]]) -> str:
 
 def _question(items: Sequence[_Item[Outcome]], lost: Sequence[_Item[Outcome]]) -> str:
     """The words of a question; "" when they are the first row's own."""
+    if len(items) > 1 and all(item.is_paused for item in items) and not lost:
+        return "\n".join(item.inbound.text for item in items)
     if len(items) > 1:
         return collect_prompt([item.inbound.text for item in items], _summary(lost))
     if lost:

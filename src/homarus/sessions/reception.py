@@ -64,9 +64,10 @@ class Reception(Generic[Outcome]):
         pack: Callable[[Inbound, str, str], Sequence[Parcel]],
         posted: Callable[[], None],
         hear: Callable[[str, Accepted], Heard[Outcome]] = plain,
+        pause_ms: Callable[[Accepted], int] = lambda _row: 0,
     ) -> None:
         self._journal, self._clock, self._pack, self._posted = journal, clock, pack, posted
-        self._hear, self._closed = hear, False
+        self._hear, self._pause_ms, self._closed = hear, pause_ms, False
         self._returns: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup = group
         self._stop, self._rules, self._entry = stop, rules, entry
@@ -146,7 +147,7 @@ class Reception(Generic[Outcome]):
 
     def _line_up(self, key: str, heard: Heard[Outcome]) -> asyncio.Future[Outcome]:
         inline = self._settings(key, heard.row, heard.queue) if heard.queue else None
-        return self._inbox.put(key, heard.row, inline)
+        return self._inbox.put(key, heard.row, inline, pause_ms=self._pause_ms(heard.row))
 
     def _aside(
         self, key: str, obey: Callable[[], Awaitable[Outcome | Accepted]]

@@ -667,3 +667,49 @@ def test_messages_of_one_mode_are_told_in_the_order_they_came(
             assert told == list(story.promises)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["followup", "collect", "steer", "interrupt"])
+def test_a_person_may_go_on_writing_and_is_answered_once(mode: QueueMode) -> None:
+    async def body(world: World) -> None:
+        world.rule = QueueSettings(mode=mode, debounce_ms=0)
+        first = world.inbox.put("s", row("one"), pause_ms=1_500)
+        await world.clock.advance(1.0)
+        second = world.inbox.put("s", row("two"), pause_ms=1_500)
+        await world.clock.advance(1.4)
+        assert not world.runs and world.inbox.depth("s") == 2
+        await world.clock.advance(0.2)
+        (run,) = world.runs
+        assert (ids(run.rows), run.text) == (["one", "two"], "one\ntwo")
+        run.end.set()
+        assert await first == await second == "one"
+
+    in_world(body)
+
+
+def test_what_comes_after_the_pause_goes_by_the_queue_mode() -> None:
+    async def body(world: World) -> None:
+        world.inbox.put("s", row("one"), pause_ms=1_000)
+        await world.clock.advance(1.1)
+        later = world.inbox.put("s", row("two"), pause_ms=1_000)
+        world.runs[0].end.set()
+        await world.clock.advance(0.1)
+        assert [run.name for run in world.runs] == ["one", "two"]
+        world.runs[1].end.set()
+        assert await later == "two"
+
+    in_world(body)
+
+
+def test_a_pause_can_be_given_up_and_ends_with_the_program() -> None:
+    async def body(world: World) -> None:
+        promise = world.inbox.put("s", row("one"), pause_ms=1_000)
+        assert ids(world.inbox.drop("s")) == ["one"] and promise.cancelled()
+        await world.clock.advance(2)
+        assert not world.runs and not world.inbox.depth()
+        left = world.inbox.put("s", row("two"), pause_ms=1_000)
+        world.inbox.close()
+        await world.clock.advance(2)
+        assert left.cancelled() and not world.runs
+
+    in_world(body)

@@ -13,6 +13,7 @@ from typing import Final
 from homarus.agent.prompt.files import MAX_BYTES, get_file, set_file
 from homarus.config.resolve import AgentSettings
 from homarus.core.errors import ToolError, UserError
+from homarus.core.sniff import image_mime
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.skills.frontmatter import parse_frontmatter
@@ -141,8 +142,6 @@ def _frontmatter_end(lines: list[str]) -> int:
 
 def read_picture(workspace: Path, avatar: str) -> Picture | None:
     """The picture an agent shows itself by; None when its file is none, or too large."""
-    from homarus.tools.builtin.files import image_mime  # a tool: who shows no picture needs none
-
     if not is_picture(avatar):
         return None
     try:

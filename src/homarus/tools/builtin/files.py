@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Text
+from homarus.core.sniff import HEAD_BYTES, image_mime
 from homarus.tools.change import Change, replace_once
 from homarus.tools.guard import Beneath, Opened
 from homarus.tools.lines import read_window
@@ -133,21 +134,10 @@ def _read_image(opened: Opened, mime: str, path: str) -> Result:
 def read_image(beneath: Beneath, path: str) -> Image | None:
     """The image at a path; None for a file that is none. ToolError when it cannot be had."""
     with beneath.open_read(path) as opened:
-        mime = image_mime(opened.file.read(16))
+        mime = image_mime(opened.file.read(HEAD_BYTES))
         opened.file.seek(0)
         shown_parts = _read_image(opened, mime, path).content if mime else ()
     return next((part for part in shown_parts if isinstance(part, Image)), None)
-
-
-def image_mime(head: bytes) -> str:
-    """What sort of picture begins so, whatever it is called; empty: none."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
 
 
 def _read_lines(file: BinaryIO, offset: int, limit: int | None) -> str:

@@ -1,0 +1,106 @@
+"""Files that come with messages: fetched when their sender is heard, and never before.
+
+A file is kept under the hash of its content in the state directory, with the ending of what it
+is, not of what it is called. Pictures are shown to the model too. What is too large, or cannot be
+had, is said to the model in its place: the message is answered all the same.
+"""
+
+import asyncio
+import base64
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from homarus.channels.base import Channel, Fetches
+from homarus.config.channels import AccountSettings
+from homarus.core.errors import ChannelError, MediaTooLarge
+from homarus.core.message import Image, Inbound, Media
+from homarus.core.sniff import HEAD_BYTES, extension, file_mime
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = Path("media", "inbound")
+DEFAULT_MB: Final = 5.0
+FETCH_S: Final = 60.0
+MAX_FILES: Final = 10
+MAX_IMAGE_BYTES: Final = 5_000_000  # what models take
+KEEP_MS: Final = 30 * 86_400_000
+_MB: Final = 1_000_000
+
+
+class Files:
+    """Fetches what comes with messages, and keeps it for a while."""
+
+    def __init__(self, state: Path, now_ms: Callable[[], int]) -> None:
+        self._folder, self._now_ms = state / FOLDER, now_ms
+        self._pruned_ms = 0
+
+    async def fetch(self, channel: Channel, settings: AccountSettings, inbound: Inbound) -> Inbound:
+        """The message with its files; each that could not be had says why."""
+        if not inbound.media:
+            return inbound
+        most = round((settings.media_max_mb or DEFAULT_MB) * _MB)
+        kept, images = list[Media](), list[Image]()
+        for media in inbound.media[:MAX_FILES]:
+            found, content = await self._had(channel, media, most)
+            kept.append(found)
+            if content and found.mime.startswith("image/") and len(content) <= MAX_IMAGE_BYTES:
+                images.append(Image(base64.b64encode(content).decode("ascii"), found.mime))
+        left = [_lost(media, "too many files at once") for media in inbound.media[MAX_FILES:]]
+        return replace(inbound, media=(*kept, *left), images=(*inbound.images, *images))
+
+    async def _had(self, channel: Channel, media: Media, most: int) -> tuple[Media, bytes]:
+        if not isinstance(channel, Fetches):
+            return _lost(media, "files cannot be fetched from this service"), b""
+        if media.size > most:
+            return _lost(media, f"it is larger than {most / _MB:g} MB"), b""
+        try:
+            async with asyncio.timeout(FETCH_S):
+                content = await channel.fetch(media, most)
+            path, mime = await asyncio.to_thread(self._keep, content, media.mime)
+        except MediaTooLarge:
+            return _lost(media, f"it is larger than {most / _MB:g} MB"), b""
+        except (ChannelError, TimeoutError, OSError) as exc:
+            log.warning("a file of %s could not be had: %s", channel.name, str(exc) or "too slow")
+            return _lost(media, "it could not be fetched"), b""
+        return replace(media, path=str(path), mime=mime, size=len(content), problem=""), content
+
+    def _keep(self, content: bytes, told: str) -> tuple[Path, str]:
+        """Where a file lies, and what it is: by its bytes, else as its service says."""
+        mime = file_mime(content[:HEAD_BYTES]) or _harmless(told)
+        path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension(mime)}"
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._prune()
+        if path.exists():
+            os.utime(path)
+            return path, mime
+        half = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123 - by descriptor
+            file.write(content)
+        half.replace(path)
+        return path, mime
+
+    def _prune(self) -> None:
+        """Once a day, forget what nobody has sent for long."""
+        now_ms = self._now_ms()
+        if now_ms - self._pruned_ms < 86_400_000:
+            return
+        self._pruned_ms = now_ms
+        for path in self._folder.iterdir():
+            if now_ms - path.stat().st_mtime * 1000 > KEEP_MS:
+                path.unlink(missing_ok=True)
+
+
+def _lost(media: Media, why: str) -> Media:
+    return replace(media, problem=why)
+
+
+def _harmless(told: str) -> str:
+    """What a service says a file is, where its bytes do not tell: never a picture then."""
+    kind = told.partition(";")[0].strip().lower()
+    is_plain = kind.isascii() and kind.isprintable() and len(kind) < 80
+    return kind if is_plain and "/" in kind and not kind.startswith("image/") else ""
