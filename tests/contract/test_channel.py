@@ -10,7 +10,7 @@ import pytest
 
 from homarus.channels.base import Acknowledge, Channel, LooksUp
 from homarus.channels.deliver import Delivery
-from homarus.channels.intake import Intake
+from homarus.channels.intake import Intake, by_route
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.store.journal import Accepted, Journal
@@ -335,7 +335,7 @@ async def program(channel: Channel) -> AsyncIterator[Program]:
         def put(_session: str, row: Accepted) -> None:
             group.create_task(answer(row))
 
-        intake = Intake(journal, clock, route=lambda one: one.address.chat, put=put)
+        intake = Intake(journal, clock, admit=by_route(lambda one: one.address.chat), put=put)
         live = group.create_task(delivery.run(intake))
         yield Program(journal, clock, delivery)
         live.cancel()

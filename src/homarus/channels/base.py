@@ -11,6 +11,8 @@ to nothing. A library that is not installed is MissingExtra, raised there.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.clock import Clock
@@ -199,10 +201,14 @@ class Listens(Protocol):
 class Place:
     """What an account is made with, beside its settings.
 
-    `commands` are for services that list them to people: name and description.
+    `commands` are for services that list them to people: name and description. `env` is where a
+    credential may stand that the config does not have; `state` is the state directory, for what a
+    service gave us and we must show it again.
     """
 
     channel: str
     account: str
     clock: Clock
     commands: tuple[tuple[str, str], ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    state: Path | None = None

@@ -91,6 +91,7 @@ class Courier:
         self._live: dict[str, asyncio.Task[None]] = {}
         self._missed: set[str] = set()  # live chats for which a look found more
         self._rests: dict[str, _Rest] = {}
+        self.owed = 0  # parcels at the last look
         self._unwritten: dict[str, _End] = {}  # by parcel: what the journal could not be told
 
     def nudge(self) -> None:
@@ -164,6 +165,7 @@ class Courier:
             if parcel.address.account == channel.account:
                 chats.setdefault(parcel.address.chat, []).append(parcel)
         self._rests = {chat: rest for chat, rest in self._rests.items() if chat in chats}
+        self.owed = sum(map(len, chats.values()))
         next_s = LOOK_S
         for chat, parcels in chats.items():
             if chat in self._live:

@@ -50,12 +50,20 @@ class File:
 class Api:
     """One service, reached over connections that are kept. `name` is what errors call it."""
 
-    def __init__(self, name: str, base_url: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        proxy: str = "",
+    ) -> None:
         address = urlsplit(base_url)
         if address.scheme not in {"http", "https"} or not address.hostname:
             raise ConfigError(f"{name}: {base_url!r} is no address (http://… or https://…)")
         self._name, self._address = name, address
         self._headers = dict(headers or {})
+        self._proxy = proxy  # else the one that the environment names
         self._peer: Peer | None = None
 
     async def get(self, path: str, *, answer_s: float = ANSWER_S, **query: str | int) -> Answer:
@@ -161,7 +169,7 @@ class Api:
             # Loaded with the first request: to make a channel must cost nothing.
             from homarus.net.exchange import Peer, proxy_for
 
-            proxy = proxy_for(self._address)
+            proxy = self._proxy or proxy_for(self._address)
             # Deadlines are per request: a long poll is silent for long.
             self._peer = Peer(self._address, connect_s=CONNECT_S, idle_s=600.0, proxy=proxy)
         return self._peer

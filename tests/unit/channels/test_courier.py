@@ -154,9 +154,8 @@ def test_what_is_refused_for_now_is_offered_again_soon_and_then_ever_later() -> 
     async def body(stage: Stage) -> None:
         await stage.post("1")
         for tries, wait_s in enumerate((0.4, 0.8, 40.0, 80.0), 1):
-            while len(service.asked) < tries:
-                await asyncio.sleep(0)
-            await stage.until("1", "pending")
+            while (await stage.until("1", "pending")).attempts < tries:
+                await stage.settle()
             await stage.clock.advance(wait_s * 0.8)
             assert len(service.asked) == tries
             await stage.clock.advance(wait_s * 0.3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive
 from homarus.channels.chunk import measure
 from homarus.channels.deliver import NOTICE_MS, TTL_MS, Delivery, pack, unknown_notice
-from homarus.channels.intake import Intake
+from homarus.channels.intake import Intake, by_route
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, UserError
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.core.retry import Backoff
@@ -122,7 +122,7 @@ def at_work(
             def put(session: str, row: Accepted) -> None:
                 group.create_task(answer(session, row))
 
-            intake = Intake(journal, clock, route=lambda one: one.address.chat, put=put)
+            intake = Intake(journal, clock, admit=by_route(lambda one: one.address.chat), put=put)
             running = group.create_task(delivery.run(intake))
             yield Stage(journal, clock, delivery, running)
             running.cancel()
@@ -296,7 +296,7 @@ def test_what_was_unknown_before_this_start_is_told_too_unless_it_was_tried_agai
                     unit.send_started(parcel.id, lease)
                     unit.send_ended(parcel.id, lease, "unknown", why="no answer")
             delivery = Delivery(journal, [service], clock)
-            intake = Intake(journal, clock, route=lambda _: "s", put=lambda *_: None)
+            intake = Intake(journal, clock, admit=by_route(lambda _: "s"), put=lambda *_: None)
             async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
                 running = group.create_task(delivery.run(intake))
                 for _ in range(50):

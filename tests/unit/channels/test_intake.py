@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from homarus.channels.base import Receive
-from homarus.channels.intake import Intake
+from homarus.channels.intake import Intake, by_route
 from homarus.core import faults
 from homarus.core.errors import DiskFull
 from homarus.core.message import Address, Inbound
@@ -77,7 +77,10 @@ def on_stage(body: Callable[[Stage], Awaitable[None]]) -> None:
                 events.append("put")
 
             intake = Intake(
-                journal, FakeClock(), route=lambda one: f"agent:main:{one.address.chat}", put=put
+                journal,
+                FakeClock(),
+                admit=by_route(lambda one: f"agent:main:{one.address.chat}"),
+                put=put,
             )
             async with intake.opened():
                 yield Stage(journal, intake.receiver(ListChannel()), intake, rows, events)

@@ -1,0 +1,109 @@
+"""Which channels there are, and how one is had by its name.
+
+A channel is a module of this package, or a folder, that has `Settings` and `create`; its name is
+the name of its section in the config (`-` for `_`). Others come from installed packages, by the
+entry-point group `homarus.channels`, whose entries name such a module. To list them imports none.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from typing import Any, Final, Protocol, cast
+
+from homarus.channels.base import Channel, Place
+from homarus.config.channels import AccountSettings
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.text import nearest
+
+GROUP: Final = "homarus.channels"
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_PARTS: Final = ("Settings", "create")
+
+
+class Kind(Protocol):
+    """A channel's module. It may have a `LABEL`: its name as people write it."""
+
+    Settings: type[AccountSettings]
+
+    def create(self, place: Place, settings: Any) -> Channel:
+        """An account of it, connected to nothing; MissingExtra when a library is missing."""
+        ...
+
+
+def known_channels() -> tuple[str, ...]:
+    """The names of all channels, ours and those of installed packages."""
+    return tuple(sorted({*_own(), *(entry.name for entry in _entries())}))
+
+
+def load_channel(name: str) -> Kind:
+    """A channel by its name; UnknownName says the nearest ones."""
+    if _NAME.fullmatch(name):
+        module = f"{__package__}.{name.replace('-', '_')}"
+        if find_spec(module) and _is_channel(found := import_module(module)):
+            return cast("Kind", found)
+        for entry in _entries():
+            if entry.name == name:
+                return _load(entry)
+    known = known_channels()
+    close = nearest(name.lower(), known)
+    raise UnknownName("channel", name, close, fix=f"there are {', '.join(known)}")
+
+
+def label(name: str) -> str:
+    """A channel's name as people write it; its own for one that is not installed."""
+    try:
+        return str(getattr(load_channel(name), "LABEL", name.replace("-", " ").title()))
+    except UserError:
+        return name
+
+
+def _own() -> Iterator[str]:
+    for file in files(__package__).iterdir():
+        source = file / "__init__.py" if file.is_dir() else file
+        if source.name.endswith(".py") and source.is_file() and _has_parts(source):
+            yield file.name.removesuffix(".py").replace("_", "-")
+
+
+def _has_parts(source: Traversable) -> bool:
+    """Whether a module has what makes it a channel, told from its text."""
+    return set(_PARTS) <= set(_names(ast.parse(source.read_bytes())))
+
+
+def _names(module: ast.Module) -> Iterator[str]:
+    """What a module defines or imports for those who import it."""
+    for part in module.body:
+        if isinstance(part, ast.ClassDef | ast.FunctionDef):
+            yield part.name
+        elif isinstance(part, ast.ImportFrom):
+            yield from (name.asname or name.name for name in part.names)
+
+
+def _is_channel(found: object) -> bool:
+    return all(hasattr(found, part) for part in _PARTS)
+
+
+def _entries() -> tuple[Any, ...]:
+    # Slow to load, and who names a channel of ours does not need it.
+    from importlib.metadata import entry_points
+
+    return tuple(e for e in entry_points(group=GROUP) if _NAME.fullmatch(e.name))
+
+
+def _load(entry: Any) -> Kind:
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as exc:
+        raise UserError(
+            f"the channel {entry.name} cannot be loaded from {entry.value}: {exc}",
+            fix="install its package anew, or remove its section from the config",
+        ) from exc
+    if not _is_channel(found):
+        raise UserError(
+            f"{entry.value} is not a channel: it needs {' and '.join(_PARTS)}",
+            fix=f"remove channels.{entry.name} from the config, or mend its package",
+        )
+    return cast("Kind", found)

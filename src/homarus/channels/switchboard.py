@@ -1,0 +1,226 @@
+"""The switchboard: every account the config names is a line, made, begun and watched here.
+
+A line that cannot be made (a wrong setting, a missing package) has a problem, and the others go
+on. When the config changes, the lines whose settings did are begun anew, alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from homarus.channels import base
+from homarus.channels.base import Capabilities, Channel, Listens, Place, Probes
+from homarus.channels.deliver import Delivery, Line
+from homarus.channels.intake import Intake
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelError, HomarusError, UserError
+from homarus.core.value import dataclass
+
+log = logging.getLogger(__name__)
+
+PROBE_S: Final = 10.0
+_ABILITIES: Final = (
+    "LooksUp", "Types", "Drafts", "Edits", "Deletes", "Reacts", "Fetches", "Probes", "Listens",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LineStatus:
+    """How an account is. `problem` says why it stands still, or what failed last."""
+
+    channel: str
+    account: str
+    name: str = ""
+    enabled: bool = True
+    configured: bool = True
+    running: bool = False
+    connected: bool = False
+    since_ms: int = 0
+    last_in_ms: int = 0
+    last_out_ms: int = 0
+    restarts: int = 0
+    problem: str = ""
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """An account as the config has it; `line` is missing when it is off or cannot be made."""
+
+    settings: Mapping[str, Any]
+    enabled: bool = True
+    name: str = ""
+    problem: str = ""
+
+
+class Switchboard:
+    """The lines of a config. `given` are channels that the program itself brings."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        delivery: Delivery,
+        intake: Intake,
+        clock: Clock,
+        *,
+        state: Path,
+        env: Callable[[], Mapping[str, str]],
+        given: Sequence[Channel] = (),
+        commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+    ) -> None:
+        self._config, self._delivery, self._intake = config, delivery, intake
+        self._clock, self._state, self._env, self._commands = clock, state, env, commands
+        self._accounts: dict[tuple[str, str], _Account] = {}
+        self._stopped: set[tuple[str, str]] = set()  # by a person, until the next start
+        for channel in given:
+            delivery.open(channel)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._config().channels and not self._delivery.lines
+
+    async def run(self) -> None:
+        """Receive and deliver, until cancelled."""
+        await self.reload()
+        await self._delivery.run(self._intake)
+
+    async def reload(self) -> None:
+        """Go by the config as it is now: what is new begins, what is gone or changed ends."""
+        wanted = dict(self._wanted())
+        for key in [key for key in self._accounts if key not in wanted]:
+            del self._accounts[key]
+            await self._delivery.close(*key)
+        for key, settings in wanted.items():
+            known = self._accounts.get(key)
+            if known is None or known.settings != settings:
+                await self._delivery.close(*key)
+                self._open(key, settings)
+
+    async def restart(self, channel: str, account: str) -> None:
+        """Begin one line anew, also one that had stopped."""
+        key = self._known(channel, account)
+        self._stopped.discard(key)
+        await self._delivery.close(*key)
+        self._open(key, self._accounts[key].settings)
+
+    async def stop(self, channel: str, account: str) -> None:
+        """Have done with one line, until it is restarted or the config changes."""
+        key = self._known(channel, account)
+        self._stopped.add(key)
+        await self._delivery.close(*key)
+
+    def status(self) -> tuple[LineStatus, ...]:
+        """Every account and how it is."""
+        lines = {line.key: line for line in self._delivery.lines}
+        keys = dict.fromkeys((*self._accounts, *lines))
+        return tuple(self._status(key, lines.get(key)) for key in keys)
+
+    async def probe(self, channel: str, account: str) -> str:
+        """Who we are there; ChannelError says what is wrong."""
+        found = self._line(channel, account).channel
+        if not isinstance(found, Probes):
+            raise ChannelError(f"{channel} cannot be asked")
+        try:
+            async with asyncio.timeout(PROBE_S):
+                return await found.probe()
+        except TimeoutError as exc:
+            raise ChannelError(f"{channel} did not answer within {PROBE_S:.0f} s") from exc
+
+    def listener(self, path: str) -> Listens | None:
+        """The account that is called under this path."""
+        for line in self._delivery.lines:
+            if isinstance(line.channel, Listens) and line.channel.path == path:
+                return line.channel
+        return None
+
+    def channel(self, channel: str, account: str) -> Channel | None:
+        """An account at work."""
+        found = (line.channel for line in self._delivery.lines if line.key == (channel, account))
+        return next(found, None)
+
+    def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
+        """What an account can carry, and what else it can do."""
+        found = self._line(channel, account).channel
+        able = (name for name in _ABILITIES if isinstance(found, getattr(base, name)))
+        return found.capabilities, tuple(able)
+
+    def _wanted(self) -> Sequence[tuple[tuple[str, str], Mapping[str, Any]]]:
+        config = self._config()
+        if not config.channels:
+            return ()
+        from homarus.config.channels import account_names, channel_names, merged
+
+        return [
+            ((channel, account), merged(config.channels, channel, account))
+            for channel in channel_names(config)
+            for account in account_names(config, channel)
+        ]
+
+    def _open(self, key: tuple[str, str], settings: Mapping[str, Any]) -> None:
+        self._accounts[key] = account = _Account(settings)
+        try:
+            account.enabled = settings.get("enabled") is not False
+            if account.enabled and key not in self._stopped:
+                self._delivery.open(self._make(*key))
+        except HomarusError as exc:
+            account.problem = str(exc)
+            log.error("channel %s:%s is off: %s", *key, exc)  # noqa: TRY400 - the error says it all
+
+    def _make(self, channel: str, account: str) -> Channel:
+        from homarus.channels.roster import load_channel
+        from homarus.config.channels import account_settings
+
+        kind = load_channel(channel)
+        settings = account_settings(self._config(), channel, account, kind.Settings)
+        place = Place(
+            channel,
+            account,
+            self._clock,
+            commands=self._commands(),
+            env=self._env(),
+            state=self._state,
+        )
+        return kind.create(place, settings)
+
+    def _known(self, channel: str, account: str) -> tuple[str, str]:
+        if (channel, account) not in self._accounts:
+            raise UserError(
+                f"there is no channel {channel}:{account}",
+                fix="homarus channels list shows what is configured",
+            )
+        return channel, account
+
+    def _line(self, channel: str, account: str) -> Line:
+        found = (line for line in self._delivery.lines if line.key == (channel, account))
+        line = next(found, None)
+        if line is None:
+            problem = self._accounts[self._known(channel, account)].problem
+            raise ChannelError(f"{channel}:{account} is off{problem and f': {problem}'}")
+        return line
+
+    def _status(self, key: tuple[str, str], line: Line | None) -> LineStatus:
+        account = self._accounts.get(key) or _Account({})
+        told = LineStatus(
+            *key,
+            name=str(account.settings.get("name") or ""),
+            enabled=account.enabled,
+            configured=not account.problem,
+            problem=account.problem,
+        )
+        if line is None:
+            return told
+        return replace(
+            told,
+            running=line.task is not None and not line.task.done(),
+            connected=line.is_up,
+            since_ms=line.since_ms,
+            last_in_ms=self._intake.last_ms.get(line.name, 0),
+            last_out_ms=line.last_out_ms,
+            restarts=line.restarts,
+            problem="" if line.is_up else line.problem,
+            waiting=line.courier.owed,
+        )
