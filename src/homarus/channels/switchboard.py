@@ -132,7 +132,7 @@ class Switchboard:
 
     def listener(self, path: str) -> Listens | None:
         """The account that is called under this path."""
-        for line in self._delivery.lines:
+        for line in self._delivery.lines if path else ():
             if isinstance(line.channel, Listens) and line.channel.path == path:
                 return line.channel
         return None

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.base import Receive
-from homarus.channels.intake import Intake, by_route
+from homarus.channels.base import Channel, Receive
+from homarus.channels.intake import Admit, Intake, Left, Taken, by_route
 from homarus.core import faults
 from homarus.core.errors import DiskFull
 from homarus.core.message import Address, Inbound
-from homarus.store.journal import Acceptance, Accepted, Cursor
+from homarus.store.journal import Acceptance, Accepted, Cursor, Parcel
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import ListChannel
 from homarus.testing.memory_journal import MemoryJournal
@@ -34,6 +34,7 @@ class Stage:
     intake: Intake
     put: list[Accepted] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    answers: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def settle(self) -> None:
         for _ in range(20):
@@ -62,7 +63,7 @@ def gated(store: MemoryStore) -> GatedJournal:
     return journal
 
 
-def on_stage(body: Callable[[Stage], Awaitable[None]]) -> None:
+def on_stage(body: Callable[[Stage], Awaitable[None]], admit: Admit | None = None) -> None:
     @asynccontextmanager
     async def stage() -> Any:
         async with MemoryStore() as store:
@@ -71,19 +72,22 @@ def on_stage(body: Callable[[Stage], Awaitable[None]]) -> None:
             rows: list[Accepted] = []
             events: list[str] = []
 
-            def put(session: str, row: Accepted) -> None:
+            answers: list[asyncio.Future[None]] = []
+
+            def put(session: str, row: Accepted) -> asyncio.Future[None] | None:
                 assert session == row.session
                 rows.append(row)
                 events.append("put")
+                return answers.pop(0) if answers else None
 
             intake = Intake(
                 journal,
                 FakeClock(),
-                admit=by_route(lambda one: f"agent:main:{one.address.chat}"),
+                admit=admit or by_route(lambda one: f"agent:main:{one.address.chat}"),
                 put=put,
             )
             async with intake.opened():
-                yield Stage(journal, intake.receiver(ListChannel()), intake, rows, events)
+                yield Stage(journal, intake.receiver(ListChannel()), intake, rows, events, answers)
 
     async def main() -> None:
         async with asyncio.timeout(GUARD_S), stage() as made:
@@ -248,3 +252,71 @@ async def _receive(
     receive: Receive, inbound: Inbound, cursor: Mapping[str, Any] | None = None
 ) -> None:
     await receive(inbound, cursor)
+
+
+def admitting(verdict: Taken | Left, body: Callable[[Stage], Awaitable[None]]) -> None:
+    """As `on_stage`, with a porter who always says the same."""
+
+    async def admit(_channel: Channel, _inbound: Inbound) -> Taken | Left:
+        return verdict
+
+    on_stage(body, admit)
+
+
+def test_a_message_that_is_left_alone_moves_the_cursor_and_leaves_nothing() -> None:
+    async def body(stage: Stage) -> None:
+        told: list[str] = []
+
+        async def acknowledge() -> None:
+            told.append("told")
+
+        await stage.receive(message(), {"offset": 8}, acknowledge)
+        await stage.settle()
+        assert await stage.receive.cursor() == {"offset": 8}
+        assert told == ["told"] and not await stage.journal.rows() and not stage.put
+
+    admitting(Left(), body)
+
+
+def test_what_a_stranger_is_told_is_posted_once_with_the_cursor() -> None:
+    parcel = Parcel("pairing:1", "pairing", Address("svc", "c"), "who are you?", 1, 1 << 60)
+
+    async def body(stage: Stage) -> None:
+        for offset in (8, 9):
+            await stage.receive(message(), {"offset": offset})
+        (posted,) = await stage.journal.parcels()
+        assert posted.text == "who are you?" and await stage.receive.cursor() == {"offset": 9}
+        assert not await stage.journal.rows()
+
+    admitting(Left((parcel,)), body)
+
+
+def test_a_message_for_several_agents_is_kept_for_each_and_welcomed_once() -> None:
+    welcomed: list[str] = []
+    both = (("agent:a:main", message("1")), ("agent:b:main", message("1@b")))
+    taken = Taken(both, welcome=lambda: welcomed.append("seen"))
+
+    async def body(stage: Stage) -> None:
+        for _ in range(3):
+            await stage.receive(message(), {"offset": 8})
+            await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+        assert welcomed == ["seen"] and await stage.receive.cursor() == {"offset": 8}
+
+    admitting(taken, body)
+
+
+def test_agents_can_be_asked_in_turn() -> None:
+    both = (("agent:a:main", message("1")), ("agent:b:main", message("1@b")))
+
+    async def body(stage: Stage) -> None:
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stage.answers.append(answered)
+        await stage.receive(message())
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main"]
+        answered.set_result(None)
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+
+    admitting(Taken(both, in_turn=True), body)

@@ -1,0 +1,127 @@
+"""Files that come with messages: kept by what they are, never by what they are called."""
+
+import asyncio
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+
+from homarus.channels.media import DEFAULT_MB, KEEP_MS, MAX_FILES, Files
+from homarus.config.channels import AccountSettings
+from homarus.core.errors import ChannelError, MediaTooLarge
+from homarus.core.message import Address, Inbound, Media
+from homarus.testing.clock import START_MS, FakeClock
+from homarus.testing.fakes import ListChannel
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+
+
+class Shelf(ListChannel):
+    """A service with files, by their names; an error is what asking for one gives."""
+
+    def __init__(self, **files: bytes | Exception) -> None:
+        super().__init__([])
+        self.files = files
+        self.asked: list[str] = []
+
+    async def fetch(self, media: Media, max_bytes: int) -> bytes:
+        self.asked.append(media.ref)
+        found = self.files[media.ref]
+        if isinstance(found, Exception):
+            raise found
+        if len(found) > max_bytes:
+            raise MediaTooLarge("too large")
+        return found
+
+
+def fetch(
+    tmp_path: Path, shelf: ListChannel, *media: Media, settings: AccountSettings | None = None
+) -> Inbound:
+    message = Inbound("1", Address("list", "chat"), "ann", "look", media=media)
+    files = Files(tmp_path, lambda: START_MS)
+    return asyncio.run(files.fetch(shelf, settings or AccountSettings(), message))
+
+
+def test_a_picture_is_kept_and_shown_to_the_model(tmp_path: Path) -> None:
+    found = fetch(tmp_path, Shelf(f=PNG), Media("image", "image/jpeg", "../../evil.sh", ref="f"))
+    (kept,) = found.media
+    path = Path(kept.path)
+    assert path.read_bytes() == PNG and path.parent == tmp_path / "media" / "inbound"
+    assert path.suffix == ".png" and "evil" not in kept.path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (kept.mime, kept.size, kept.problem) == ("image/png", len(PNG), "")
+    (image,) = found.images
+    assert (image.mime, base64.b64decode(image.data)) == ("image/png", PNG)
+
+
+def test_the_same_file_is_kept_once(tmp_path: Path) -> None:
+    shelf = Shelf(a=PNG, b=PNG)
+    found = fetch(tmp_path, shelf, Media("image", ref="a"), Media("image", ref="b"))
+    assert len({media.path for media in found.media}) == 1
+    assert len(list((tmp_path / "media" / "inbound").iterdir())) == 1
+
+
+def test_what_only_says_that_it_is_a_picture_is_none(tmp_path: Path) -> None:
+    found = fetch(tmp_path, Shelf(f=b"#!/bin/sh\nrm -rf /\n"), Media("image", "image/png", ref="f"))
+    assert found.images == () and not found.media[0].mime
+    assert Path(found.media[0].path).suffix == ""
+
+
+@pytest.mark.parametrize("told", ["text/csv", "text/csv; charset=x"])
+def test_what_a_service_says_goes_for_what_bytes_do_not_tell(tmp_path: Path, told: str) -> None:
+    found = fetch(tmp_path, Shelf(f=b"a,b\n"), Media("document", told, ref="f"))
+    assert found.media[0].mime == "text/csv"
+
+
+def test_a_file_that_is_known_to_be_too_large_is_not_asked_for(tmp_path: Path) -> None:
+    shelf = Shelf(f=PNG)
+    size = round(DEFAULT_MB * 1_000_000) + 1
+    found = fetch(tmp_path, shelf, Media("document", ref="f", size=size))
+    assert shelf.asked == [] and "5 MB" in found.media[0].problem and found.text == "look"
+
+
+def test_a_file_that_turns_out_too_large_is_let_go(tmp_path: Path) -> None:
+    settings = AccountSettings.model_validate({"mediaMaxMb": 0.00001})
+    found = fetch(tmp_path, Shelf(f=PNG), Media("document", ref="f"), settings=settings)
+    assert "larger" in found.media[0].problem and not (tmp_path / "media").exists()
+
+
+@pytest.mark.parametrize("trouble", [ChannelError("gone"), TimeoutError(), OSError("no room")])
+def test_what_cannot_be_had_says_so_and_the_message_goes_on(
+    tmp_path: Path, trouble: Exception
+) -> None:
+    shelf = Shelf(bad=trouble, good=PNG)
+    found = fetch(tmp_path, shelf, Media("image", ref="bad"), Media("image", ref="good"))
+    assert [bool(media.problem) for media in found.media] == [True, False]
+    assert len(found.images) == 1
+
+
+def test_a_service_without_files_says_so(tmp_path: Path) -> None:
+    found = fetch(tmp_path, ListChannel([]), Media("image", ref="f"))
+    assert found.media[0].problem and not found.images
+
+
+def test_nobody_sends_more_files_than_so_many_at_once(tmp_path: Path) -> None:
+    shelf = Shelf(f=PNG)
+    found = fetch(tmp_path, shelf, *[Media("image", ref="f")] * (MAX_FILES + 2))
+    assert len(shelf.asked) == MAX_FILES
+    assert [bool(media.problem) for media in found.media[-3:]] == [False, True, True]
+
+
+def test_what_nobody_has_sent_for_long_is_forgotten(tmp_path: Path) -> None:
+    clock = FakeClock()
+    files = Files(tmp_path, clock.now_ms)
+    message = Inbound("1", Address("list", "c"), "ann", "x", media=(Media(ref="f"),))
+
+    async def send(content: bytes) -> Path:
+        found = await files.fetch(Shelf(f=content), AccountSettings(), message)
+        return Path(found.media[0].path)
+
+    async def main() -> None:
+        old = await send(PNG)
+        await clock.advance(10 * KEEP_MS / 1000 + 3e9)
+        new = await send(b"%PDF-1.7")
+        assert new.exists() and not old.exists()
+
+    asyncio.run(main())

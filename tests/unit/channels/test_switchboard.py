@@ -1,0 +1,216 @@
+"""The switchboard: accounts come and go with the config, and none takes another with it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import ConfigDict
+
+from homarus.channels import roster
+from homarus.channels.base import Capabilities, Place, Receipt, Receive
+from homarus.channels.deliver import Delivery
+from homarus.channels.intake import Intake, by_route
+from homarus.channels.switchboard import LineStatus, Switchboard
+from homarus.config.channels import AccountSettings
+from homarus.config.schema import Config
+from homarus.core.errors import ChannelAuthFailed, ChannelError, UserError
+from homarus.core.message import Address, Inbound, Outbound
+from homarus.testing.clock import FakeClock
+from homarus.testing.memory_store import MemoryStore
+
+GUARD_S = 30.0
+
+
+class Settings(AccountSettings):
+    """A service of the test's own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: str = ""
+
+
+class Service:
+    """One account: it runs until cancelled, or fails as its token says."""
+
+    capabilities = Capabilities(text_limit=7)
+    made: ClassVar[list["Service"]] = []
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.name, self.account, self.token = place.channel, place.account, settings.token
+        self.runs = 0
+        self.path = "/hook" if settings.token == "hook" else ""
+        self.made.append(self)
+
+    async def run(self, receive: Receive) -> None:
+        self.runs += 1
+        if self.token == "bad":
+            raise ChannelAuthFailed("the token is refused")
+        await receive(Inbound(f"m{self.runs}", Address(self.name, "c", self.account), "ann", "hi"))
+        await asyncio.Event().wait()
+
+    async def send(self, message: Outbound) -> Receipt:
+        return Receipt("1")
+
+    async def probe(self) -> str:
+        if self.token == "slow":
+            await asyncio.Event().wait()
+        return f"@{self.account}"
+
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        return True
+
+    async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
+        return 200
+
+
+class Desk:
+    """A switchboard whose config can be changed."""
+
+    def __init__(self, store: MemoryStore, tmp_path: Path, channels: Mapping[str, Any]) -> None:
+        self.config = self._read(channels)
+        clock = FakeClock()
+        self.delivery = Delivery(store.journal, [], clock)
+        admit = by_route(lambda one: f"agent:main:{one.address.account}")
+        self.intake = Intake(store.journal, clock, admit=admit, put=lambda *_: None)
+        self.board = Switchboard(
+            lambda: self.config,
+            self.delivery,
+            self.intake,
+            clock,
+            state=tmp_path,
+            env=dict,
+        )
+
+    async def change(self, channels: Mapping[str, Any]) -> None:
+        self.config = self._read(channels)
+        await self.board.reload()
+        await settle()
+
+    def line(self, account: str = "default", channel: str = "svc") -> LineStatus:
+        found = {(one.channel, one.account): one for one in self.board.status()}
+        return found[channel, account]
+
+    def _read(self, channels: Mapping[str, Any]) -> Config:
+        return Config.model_validate({"channels": dict(channels)})
+
+
+async def settle() -> None:
+    for _ in range(60):
+        await asyncio.sleep(0)
+
+
+def at_desk(
+    tmp_path: Path, channels: Mapping[str, Any], body: Callable[[Desk], Awaitable[None]]
+) -> None:
+    @asynccontextmanager
+    async def desk() -> Any:
+        async with MemoryStore() as store, asyncio.TaskGroup() as group:
+            made = Desk(store, tmp_path, channels)
+            running = group.create_task(made.board.run())
+            await settle()
+            yield made
+            running.cancel()
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), desk() as made:
+            await body(made)
+
+    asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def svc(monkeypatch: pytest.MonkeyPatch) -> None:
+    Service.made = []
+    kind = SimpleNamespace(Settings=Settings, create=Service)
+    real = roster.load_channel
+    monkeypatch.setattr(roster, "load_channel", lambda n: kind if n == "svc" else real(n))
+
+
+def test_every_account_is_a_line_and_says_how_it_is(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        assert [(one.channel, one.account) for one in desk.board.status()] == [
+            ("svc", "home"),
+            ("svc", "work"),
+        ]
+        home = desk.line("home")
+        assert home.running and home.connected and home.last_in_ms and not home.problem
+        assert home.name == "Home bot"
+
+    accounts = {"home": {"token": "1", "name": "Home bot"}, "work": {"token": "2"}}
+    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+
+
+def test_one_that_cannot_be_made_says_why_and_the_others_go_on(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        assert "colour" in desk.line("odd").problem and not desk.line("odd").configured
+        assert desk.line("good").running
+        assert "nosuch" in desk.line(channel="nosuch").problem
+
+    accounts = {"odd": {"colour": "red"}, "good": {}}
+    at_desk(tmp_path, {"svc": {"accounts": accounts}, "nosuch": {}}, body)
+
+
+def test_a_refused_credential_stops_its_line_alone(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        bad = desk.line("bad")
+        assert not bad.running and not bad.connected and "refused" in bad.problem
+        assert desk.line("good").running
+
+    accounts = {"bad": {"token": "bad"}, "good": {}}
+    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+
+
+def test_only_what_changed_is_begun_anew(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        first = {one.account: one for one in Service.made}
+        accounts = {"a": {"token": "1"}, "b": {"token": "9"}, "d": {}}
+        await desk.change({"svc": {"accounts": accounts}})
+        assert first["a"].runs == 1 and desk.board.channel("svc", "a") is first["a"]
+        assert desk.board.channel("svc", "b") is not first["b"]
+        assert [one.account for one in desk.board.status()] == ["a", "b", "d"]
+        assert desk.line("d").running
+
+    accounts = {"a": {"token": "1"}, "b": {"token": "2"}, "c": {}}
+    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+
+
+def test_one_that_is_switched_off_is_shown_and_not_run(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        off = desk.line()
+        assert not off.enabled and not off.running and not Service.made
+        await desk.change({"svc": {"enabled": True}})
+        assert desk.line().running
+
+    at_desk(tmp_path, {"svc": {"enabled": False}}, body)
+
+
+def test_a_line_can_be_stopped_and_begun_anew_by_a_person(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        await desk.board.stop("svc", "default")
+        assert not desk.line().running
+        with pytest.raises(ChannelError, match="is off"):
+            await desk.board.probe("svc", "default")
+        await desk.board.restart("svc", "default")
+        await settle()
+        assert desk.line().running and len(Service.made) == 2
+        with pytest.raises(UserError, match="no channel svc:other"):
+            await desk.board.restart("svc", "other")
+
+    at_desk(tmp_path, {"svc": {}}, body)
+
+
+def test_an_account_can_be_asked_who_it_is_and_what_it_can_do(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        assert await desk.board.probe("svc", "default") == "@default"
+        capabilities, able = desk.board.capabilities_of("svc", "default")
+        assert capabilities.text_limit == 7 and able == ("Probes", "Listens")
+        assert desk.board.listener("/hook") is Service.made[0]
+        assert desk.board.listener("/other") is None
+        await desk.change({"svc": {"token": "none"}})
+        assert desk.board.listener("/hook") is None and desk.board.listener("") is None
+
+    at_desk(tmp_path, {"svc": {"token": "hook"}}, body)
