@@ -163,6 +163,10 @@ def lock() -> None:
     build = ROOT / "requirements" / "build.in"
     sh(*base, build, "-o", "requirements/run.lock")
     sh(*base, build, "--group", "dev", "-o", "requirements/dev.lock")
+    # What plays the other side in the peers' tests has environments of its own.
+    for peer in sorted((ROOT / "requirements").glob("*.in")):
+        if peer != build:
+            sh(*compile_, *plain, peer, "-o", f"requirements/{peer.stem}.lock")
 
 
 COMMANDS = {

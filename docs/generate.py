@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import BaseModel
 
 import homarus
 from homarus.agent.commands.table import ANSWERS
+from homarus.channels.roster import known_channels, label, load_channel
 from homarus.cli.main import group
+from homarus.config.channels import AccountSettings
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
@@ -105,7 +108,31 @@ def config() -> str:
         "that its part is not built yet; `homarus doctor` lists those. `<name>` stands for a name\n"
         "of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
+        + "\n\n"
+        + _channel_keys()
     )
+
+
+def _channel_keys() -> str:
+    """What a channel's section may say: what all have in common, and what each has alone."""
+    every = list(_settings_keys(AccountSettings, "channels.<channel>"))
+    told = (
+        "Each channel of `channels` has these. With several accounts, each has its own of them\n"
+        "under `channels.<channel>.accounts.<name>`, on top of the channel's. See\n"
+        "[Channels](../channels/README.md)."
+    )
+    parts = ["## Channels", told, _table(("key", "value", "default"), every)]
+    for name in known_channels():
+        rows = _settings_keys(load_channel(name).Settings, f"channels.{name}")
+        own = [row for row in rows if (row[0].replace(name, "<channel>", 1), *row[1:]) not in every]
+        parts += [f"### {label(name)}", _table(("key", "value", "default"), own)]
+    return "\n\n".join(parts)
+
+
+def _settings_keys(settings: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:
+    schema = settings.model_json_schema(by_alias=True)
+    for key, kind, default in _keys(schema, schema.get("$defs", {}), path):
+        yield f"`{key}`", kind, default
 
 
 def _keys(

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from homarus.agent.boot import boot
 from homarus.agent.cast import Cast
-from homarus.agent.commands.table import Commands
+from homarus.agent.commands.table import Commands, native_commands
 from homarus.agent.prompt.hearing import hear
 from homarus.agent.reply.shaping import Shape, shape_reply
 from homarus.agent.run import Outcome, Runner
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
-from homarus.channels.deliver import Delivery
-from homarus.channels.intake import Intake
+from homarus.channels.front import Front
+from homarus.channels.mail import Mailbox
 from homarus.config.load import Loaded, load
 from homarus.config.log import set_up
 from homarus.config.paths import Paths
@@ -37,6 +37,7 @@ from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models, Wish
 from homarus.sessions.maintenance import Upkeep
 from homarus.sessions.notices import Notices
+from homarus.sessions.queue import pause_ms
 from homarus.sessions.reception import Reception
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, Sessions
@@ -70,38 +71,31 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self.clock = clock
         self._group: asyncio.TaskGroup = group
-        self._cast, self.hooks = Cast(lambda: self.loaded.config, paths), Hooks()
+        self.hooks = Hooks()
+        self._cast = Cast(
+            lambda: self.loaded.config, paths, reaches=lambda: not self.switchboard.is_empty
+        )
         self.agent, self.tools = self._cast.agent, self._cast.tools
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channels: asyncio.Task[None] | None = None
         self.restart: Callable[[], None] | None = None  # set by what serves this program
-        self._delivery = Delivery(store.journal, channels, clock, sent=self._sent)
-        self._runner = Runner(
-            sessions=self.sessions,
-            store=store,
-            bus=self.bus,
-            lanes=self.lanes,
-            clock=clock,
-            tools=self.tools,
-            agent=self.agent,
-            connect=lambda wish: self.models.road(wish),
-            ask=lambda _inbound: ask,
-            steering=lambda key: self._reception.take(key),
-            words=self._words,
-            pack=self._delivery.pack,
-            posted=self._delivery.nudge,
-            stranded=lambda ids: self._reception.return_to(ids),
-            watchdog=self.watchdog,
-            fresh=lambda session, inbound: is_fresh(
-                self.loaded.config.session, session.record, inbound.address.channel, clock.now_ms()
-            ),
-            spend=Spend(
-                store, lambda: self.loaded.config.agents.defaults.spend, clock.now_ms, self.day
-            ),
-            hooks=self.hooks,
-            shape=self._shape,
+        front = self.front = Front(
+            lambda: self.loaded.config,
+            store.journal,
+            clock,
+            group,
+            state=paths.state,
+            env=lambda: self.loaded.env,
+            record=self.sessions.data,
+            put=lambda key, row: self._reception.put(key, row),
+            sent=self._sent,
+            called=self._cast.called,
+            given=channels,
+            commands=lambda: native_commands(self.loaded.config.commands),
         )
-        commands = Commands(self, pack=self._delivery.pack, posted=self._delivery.nudge)
+        self.switchboard, delivery = front.switchboard, front.delivery
+        self._runner = self._make_runner(ask)
+        commands = Commands(self, pack=delivery.pack, posted=delivery.nudge)
         self._reception: Reception[Outcome] = Reception(
             store.journal,
             clock,
@@ -110,15 +104,50 @@ class App:
             stop=self._runner.abort,
             rules=lambda: self.loaded.config.messages.queue,
             entry=self.sessions.entry,
-            pack=self._delivery.pack,
-            posted=self._delivery.nudge,
+            pack=delivery.pack,
+            posted=delivery.nudge,
             hear=commands.hear,
+            pause_ms=lambda row: pause_ms(self.loaded.config.messages.inbound, row.channel),
         )
         self.accept, self.put = self._reception.accept, self._reception.put
-        self.waiting, self.nudge = self._reception.waiting, self._delivery.nudge
+        self.waiting, self.nudge = self._reception.waiting, delivery.nudge
         self.maintain = Upkeep(self).run  # keeps the sessions in order, until cancelled
         self.live_runs, self.compact = self._runner.live, self._runner.compact
-        self._intake = Intake(store.journal, clock, route=self._route, put=self.put)
+
+    def _make_runner(self, ask: Ask) -> Runner:
+        now_ms, delivery = self.clock.now_ms, self.front.delivery
+        config, state = (lambda: self.loaded.config), self.paths.state
+        self.mail = Mailbox(
+            delivery, self.store, self.clock, config=config, hooks=self.hooks, state=state
+        )
+        return Runner(
+            sessions=self.sessions,
+            store=self.store,
+            bus=self.bus,
+            lanes=self.lanes,
+            clock=self.clock,
+            tools=self.tools,
+            agent=self.agent,
+            connect=lambda wish: self.models.road(wish),
+            ask=lambda _inbound: ask,
+            steering=lambda key: self._reception.take(key),
+            words=self._words,
+            pack=delivery.pack,
+            posted=delivery.nudge,
+            stranded=lambda ids: self._reception.return_to(ids),
+            watchdog=self.watchdog,
+            fresh=lambda session, inbound: is_fresh(
+                self.loaded.config.session, session.record, inbound.address.channel, now_ms()
+            ),
+            spend=Spend(
+                self.store, lambda: self.loaded.config.agents.defaults.spend, now_ms, self.day
+            ),
+            hooks=self.hooks,
+            shape=self._shape,
+            config=config,
+            present=self.front.live.show,
+            mail=self.mail,
+        )
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
         """The session a person means: the one they name, else the main one of an agent."""
@@ -140,9 +169,7 @@ class App:
     async def recover(self) -> list[tuple[Accepted, asyncio.Future[Outcome]]]:
         """Go on with what was accepted before this program began; then open the channels."""
         begun = await self._reception.recover()
-        if self._delivery.lines:
-            channels = self._delivery.run(self._intake)
-            self._channels = self._group.create_task(channels, name="channels")
+        self._channels = self._group.create_task(self.switchboard.run(), name="channels")
         return begun
 
     async def boot(self) -> None:
@@ -166,7 +193,7 @@ class App:
 
     def _shape(self, session: Session, inbound: Inbound, thinking: str, anew: str) -> Shape | None:
         """How a run is told to its sender's chat; None where its events are all there is."""
-        carries = self._delivery.capabilities(inbound.address)
+        carries = self.front.delivery.capabilities(inbound.address)
         if carries is None:
             return None
         given = {"thinking": thinking, "anew": anew}
@@ -175,11 +202,6 @@ class App:
 
     def _sent(self, message: Outbound, error: str) -> None:
         self._group.create_task(self.hooks.message_sent(message, error), name="message sent")
-
-    def _route(self, inbound: Inbound) -> str:
-        """The session a channel's message belongs to: one per chat, of the usual agent."""
-        agent = default_agent(self.loaded.config)
-        return self.key(f"{inbound.address.channel}:direct:{inbound.address.chat}", agent)
 
     def _words(self, key: str, inbound: Inbound) -> str:
         """A message as the model reads it: when it came, what to know first."""
@@ -206,6 +228,7 @@ class App:
         self._cast.dismiss()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         set_up(loaded.config)
+        await self.switchboard.reload()
 
     async def close(self) -> None:
         """Hang up on every model."""

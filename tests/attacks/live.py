@@ -54,13 +54,14 @@ class Live:
 
 
 @contextmanager
-def gateway() -> Iterator[Live]:
-    """The real program in a home of its own."""
+def gateway(module: str = "") -> Iterator[Live]:
+    """The real program in a home of its own, or a module of the tests that serves it."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         log = str(home / ".openclaw" / "gateway.log")
         configure(home, {"gateway": {"auth": {"token": TOKEN}}, "logging": {"file": log}})
-        command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+        named = [module] if module else ["homarus", "gateway", "run", "--port", "0"]
+        command = [sys.executable, "-m", *named]
         with subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -86,7 +87,8 @@ def configure(home: Path, config: object) -> None:
 
 def environment(home: Path) -> dict[str, str]:
     keep = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
-    return {**keep, "HOME": str(home), "NO_PROXY": "127.0.0.1"}
+    root = str(Path(__file__).parents[2])  # where the modules of the tests are found
+    return {**keep, "HOME": str(home), "NO_PROXY": "127.0.0.1", "PYTHONPATH": root}
 
 
 class Caller:

@@ -1,6 +1,6 @@
 """Which categories have an entry point: the one table. What is not here is listed as such."""
 
-from tests.attacks import doors, frames, keys, logs, paths
+from tests.attacks import doors, frames, keys, logs, paths, senders, webhooks
 from tests.attacks.cases import World
 
 WORLDS: dict[str, World] = {
@@ -9,4 +9,6 @@ WORLDS: dict[str, World] = {
     "frames_json": frames.world,
     "session_key": keys.world,
     "redaction_log": logs.world,
+    "identity_policy": senders.world,
+    "webhook_signature": webhooks.world,
 }

@@ -12,7 +12,14 @@ from tests.attacks.live import Caller, gateway
 from tests.attacks.table import WORLDS
 
 DATA = Path(__file__).parent.parent / "data" / "attacks"
-CATEGORIES = ("ws_origin_host_auth", "frames_json", "session_key", "redaction_log")
+CATEGORIES = (
+    "ws_origin_host_auth",
+    "frames_json",
+    "session_key",
+    "redaction_log",
+    "identity_policy",
+    "webhook_signature",
+)
 
 
 @pytest.mark.parametrize("name", CATEGORIES)

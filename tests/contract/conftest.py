@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from homarus.core.principal import OWNER
+from tests.contract.channel_fixtures import stage, synapse_and_people  # noqa: F401 - fixtures
 from tests.contract.journals import KINDS, Body, Home, Run, home_of, postgres_server
+from tests.crash.rig import Zygote
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,10 @@ def run_journal(journal_home: Home) -> Run:
             await body(scopes(OWNER))
 
     return lambda body: asyncio.run(go(body))
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.close()

@@ -29,7 +29,7 @@ from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import StoreError
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound, Message, ToolCall
+from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Message, ToolCall
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.caller import Hooks
 from homarus.providers.base import Delta, Provider, Request
@@ -154,7 +154,9 @@ class Life:
         await self.approvals.pass_through()
         return True
 
-    def _pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
+    def _pack(
+        self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
+    ) -> list[Parcel]:
         return [Parcel(f"{run}:{first}", run, inbound.address, text, 0, 10)]
 
     def _slow(self) -> Tool:

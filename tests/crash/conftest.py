@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.contract.channel_fixtures import stage, synapse_and_people  # noqa: F401 - fixtures
 from tests.crash.rig import Launch, Rig, Zygote
 
 MakeRig: TypeAlias = Callable[..., Rig]

@@ -389,6 +389,8 @@ class Rig:
                 "http": {"endpoints": {"metrics": {"enabled": True}}},
             },
             "logging": {"file": str(self.folder / "log.jsonl")},
+            "channels": {"scripted": {"dmPolicy": "open", "allowFrom": ["*"]}},
+            "session": {"dmScope": "per-channel-peer"},
             **config,
         }
         self.state.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ def unknown_command(words: list[str]) -> str:
     """What is wrong with a `homarus …` line, or nothing."""
     ctx = click.Context(group, info_name="homarus", **group.context_settings)
     for word in words[1:]:
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":  # which is a value: standard input
             known = {flag for param in ctx.command.get_params(ctx) for flag in param.opts}
             if word.split("=")[0] not in known:
                 return f"{ctx.command_path} has no option {word}"

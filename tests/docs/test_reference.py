@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from docs import generate
+from homarus.channels.roster import known_channels, load_channel
 from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import event
@@ -85,6 +86,14 @@ def test_every_configuration_key_is_in_the_reference() -> None:
     assert {"agents", "primary", "contextWindow"} <= names
     for name in names:
         assert f".{name}`" in PAGES["config.md"] or f"`{name}`" in PAGES["config.md"], name
+
+
+def test_every_setting_of_every_channel_is_in_the_reference() -> None:
+    page = PAGES["config.md"]
+    for name in known_channels():
+        for key in load_channel(name).Settings.model_fields.values():
+            told = (f"`channels.{name}.{key.alias}`", f"`channels.<channel>.{key.alias}`")
+            assert any(one in page for one in told), f"{name} {key.alias}"
 
 
 def test_every_tool_is_in_the_reference_with_its_arguments() -> None:

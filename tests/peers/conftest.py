@@ -9,6 +9,7 @@ from homarus.testing.model_server import ModelServer
 from tests.peers.browser import Browser, chromium
 from tests.peers.gateway import Running, model_server, new_home, running_gateway
 from tests.peers.install import Original, debian, original_client
+from tests.peers.synapse import People, Synapse, running_synapse
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +37,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def original() -> Original:
     return original_client()
+
+
+@pytest.fixture(scope="session")
+def synapse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synapse]:
+    """A homeserver for all; a test that stops one has its own."""
+    with running_synapse(tmp_path_factory.mktemp("synapse")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def people(synapse: Synapse) -> Iterator[People]:
+    """Those who use matrix-nio there."""
+    people = People(synapse)
+    yield people
+    people.close()

@@ -1,4 +1,4 @@
-"""Brings the peers onto this machine: Debian's packages, and the original's client from npm."""
+"""Brings the peers onto this machine, from Debian, PyPI and npm."""
 
 import fcntl
 import hashlib
@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,9 +93,11 @@ def debian(**packages: str) -> None:
                 f"the peers need {', '.join(missing)}: install them (apt-get install "
                 f"{' '.join(missing)}) or run as root on Debian"
             )
-        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-        run("apt-get", "update", "-q", env=quiet)
-        run("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing, env=quiet)
+        # At run level 1 a server that was installed is not started: the tests start their own.
+        quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        apt = ("apt-get", "-q", "-o", "DPkg::Lock::Timeout=300")
+        run(*apt, "update", env=quiet)
+        run(*apt, "install", "-y", "--no-install-recommends", *missing, env=quiet)
 
 
 def original_client() -> Original:
@@ -119,6 +122,47 @@ def original_client() -> Original:
             stamp.write_text(wanted.hexdigest(), encoding="utf-8")
     program = folder / "node" / "node_modules" / node.partition("@")[0] / "bin" / "node"
     return Original(program, folder / "node_modules" / "openclaw" / "openclaw.mjs")
+
+
+def venv(lock: Path) -> Path:
+    """The Python of an environment that holds what a lock file says: made once, and kept."""
+    folder = cache() / lock.stem
+    python = folder / "bin" / "python"
+    with alone(folder.name):
+        if not has_venv(lock):
+            shutil.rmtree(folder, ignore_errors=True)
+            run(sys.executable, "-m", "venv", str(folder))
+            run(str(python), "-m", "pip", "install", "--require-hashes", "-r", str(lock))
+            (folder / "installed").write_text(_wanted(lock), encoding="utf-8")
+    return python
+
+
+def has_venv(lock: Path) -> bool:
+    """Whether it is there already."""
+    stamp = cache() / lock.stem / "installed"
+    return stamp.is_file() and stamp.read_text(encoding="utf-8") == _wanted(lock)
+
+
+def _wanted(lock: Path) -> str:
+    return hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()
+
+
+def npm(lists: Path) -> Path:
+    """The folder of the packages that a lock file says: fetched once, and kept."""
+    debian(npm="npm", node="nodejs")
+    files = [lists / name for name in ("package.json", "package-lock.json")]
+    wanted = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()
+    folder = cache() / lists.name
+    stamp = folder / "installed"
+    with alone(folder.name):
+        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for one in files:
+                shutil.copy(one, folder)
+            run("npm", "ci", *_QUIET, cwd=folder)
+            stamp.write_text(wanted, encoding="utf-8")
+    return folder
 
 
 def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:

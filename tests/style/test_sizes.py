@@ -11,26 +11,27 @@ from tests.style.rules import ROOT, SRC
 
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 300}
+# app.py grew by the channels of the config: what they are told, and what they tell.
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 330}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
     "": 350,
-    "agent": 8_800,
-    "channels": 9_000,
-    "cli": 3_500,
+    "agent": 9_400,
+    "channels": 11_500,
+    "cli": 4_900,
     "gateway": 8_600,
-    "config": 3_300,
+    "config": 3_800,
     "core": 2_700,
     "net": 800,
     "plugins": 400,
-    "policy": 200,
+    "policy": 300,
     "providers": 10_500,
-    "sessions": 4_000,
+    "sessions": 4_500,
     "skills": 600,
-    "store": 4_700,
-    "testing": 3_900,
-    "tools": 3_200,
+    "store": 4_900,
+    "testing": 5_800,
+    "tools": 3_400,
 }
 
 SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}

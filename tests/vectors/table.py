@@ -16,7 +16,7 @@ from homarus.agent.context import flush, pruning
 from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
 from homarus.agent.reply import text as replies
-from homarus.channels import chunk
+from homarus.channels import chunk, markup
 from homarus.config import edit, refs, schema, variables, zone
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
@@ -32,6 +32,7 @@ from homarus.sessions import (
     levels,
     queue,
     reset,
+    routing,
     send_policy,
     session,
     transcript,
@@ -104,6 +105,32 @@ def _thread_keys(ask: Json) -> Json:
     own_chat = ask.get("useSuffix") is False
     key = keys.thread_key(ask["baseSessionKey"], ask.get("threadId"), own_chat=own_chat)
     return {"sessionKey": key, "parentSessionKey": ask.get("parentSessionKey")}
+
+
+def _agent_route(ask: Json) -> Json:
+    peer, parent = ask.get("peer") or {}, ask.get("parentPeer") or {}
+    found = routing.resolve_route(
+        schema.Config.model_validate(ask["cfg"]),
+        routing.Asked(
+            ask["channel"],
+            ask.get("accountId") or "",
+            peer.get("kind", ""),
+            peer.get("id", ""),
+            parent.get("kind", ""),
+            parent.get("id", ""),
+            ask.get("guildId") or "",
+            ask.get("teamId") or "",
+            tuple(ask.get("memberRoleIds", ())),
+        ),
+    )
+    return {
+        "agentId": found.agent,
+        "channel": found.channel,
+        "accountId": found.account,
+        "sessionKey": found.key,
+        "mainSessionKey": found.main_key,
+        "matchedBy": found.matched_by,
+    }
 
 
 def _level(name: str, extract: Any) -> Adapter:
@@ -542,6 +569,11 @@ def _label(raw: Json) -> Json:
         return {"ok": False, "error": str(error)}
 
 
+def _signal(text: str) -> Json:
+    found = markup.signal(text, "off")
+    return {"text": found.text, "styles": [asdict(style) for style in found.styles]}
+
+
 TABLE: dict[str, Adapter] = {
     # session_keys
     "parse_agent_session_key": _agent_key,
@@ -559,6 +591,8 @@ TABLE: dict[str, Adapter] = {
     "is_cron_session_key": keys.is_cron,
     "is_cron_run_session_key": keys.is_cron_run,
     "is_acp_session_key": keys.is_acp,
+    # routing
+    "resolve_agent_route": _agent_route,
     # levels
     "normalize_think_level": levels.think_level,
     "normalize_verbose_level": levels.verbose_level,
@@ -606,6 +640,12 @@ TABLE: dict[str, Adapter] = {
     "chunk_by_paragraph": _by_paragraph,
     "chunk_markdown_with_mode": chunk.chunk_markdown_with_mode,
     "resolve_text_chunk_limit": _limit,
+    # markdown_formatting
+    "markdown_to_telegram_html": lambda text: markup.render(text, "telegram", "off"),
+    "markdown_to_slack_mrkdwn": lambda text: markup.render(text, "slack", "off"),
+    "markdown_to_signal_text": _signal,
+    "markdown_to_whatsapp": lambda text: markup.render(text, "whatsapp", "off"),
+    "convert_markdown_tables": markup.convert_tables,
     # block_chunker
     "block_chunker": _chunker,
     # heartbeat_and_silent_tokens

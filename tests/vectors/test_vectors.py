@@ -14,10 +14,12 @@ MAPPED = [case for case in CASES if case.fn in TABLE and case.question not in NO
 
 WHOLE_FILES = {
     "session_keys",
+    "routing",
     "levels",
     "inline_directives",
     "frontmatter_and_fences",
     "text_chunking",
+    "markdown_formatting",
     "block_chunker",
     "heartbeat_and_silent_tokens",
     "reply_text",

@@ -8,32 +8,20 @@ parcels. What another run has taken over meanwhile, this one can no longer write
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Literal, Protocol, TypeAlias
+from typing import TypeAlias
 
-from homarus.agent.reply.shaping import Shape
-from homarus.agent.reply.text import parse_reply
+from homarus.agent.letters import Letters, Pack
 from homarus.agent.tally import Call, spent
 from homarus.core.errors import LeaseLost, StoreError
 from homarus.core.faults import fault
-from homarus.core.message import Inbound, Message, Outbound, ToolReturn
+from homarus.core.message import Message, ToolReturn
 from homarus.core.text import one_line
 from homarus.plugins.caller import Hooks
-from homarus.plugins.values import Refusal
 from homarus.sessions.session import Also, Session
 from homarus.store.base import Entry, Spent, Store, Unit
-from homarus.store.journal import Accepted, Lease, Parcel
+from homarus.store.journal import Accepted, Lease
 
 log = logging.getLogger(__name__)
-
-
-class Pack(Protocol):
-    """A reply for a message's sender as parcels, counted from `first`; none where none is due."""
-
-    def __call__(
-        self, inbound: Inbound, run: str, text: str, first: int = 0
-    ) -> Sequence[Parcel]: ...
-
 
 # Told of messages whose end could not be written down: somebody must come back to them.
 Stranded: TypeAlias = Callable[[Sequence[str]], None]
@@ -56,10 +44,10 @@ class Books:
         hooks: Hooks,
         stranded: Stranded,
     ) -> None:
-        self.shape: Shape | None = None  # once it is known how the sender's chat is told
-        self._hooks, self._stranded = hooks, stranded
+        self.letters = Letters(rows[0], pack=pack, hooks=hooks, now_ms=now_ms)
+        self._stranded = stranded
         self._store, self._journal, self._lease = store, store.journal, lease
-        self._pack, self._posted, self._now_ms = pack, posted, now_ms
+        self._posted, self._now_ms = posted, now_ms
         self._first = rows[0]
         self._ids = [row.id for row in rows]
         self._runs = {row.run or row.id for row in rows}  # those that have worked on them
@@ -94,7 +82,8 @@ class Books:
         return message
 
     async def save(self, session: Session, messages: Sequence[Message]) -> None:
-        """Add to the transcript what the run has made or been told."""
+        """Add to the transcript what the run has made or been told; what is sent goes with it."""
+        parcels = await self.letters.save(messages)
         calls, self._spent = self._spent, []
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
@@ -102,8 +91,11 @@ class Books:
             unit.add_spent(*calls)
             for message, entry in zip(messages, entries, strict=True):
                 self._note(unit, session, message, entry)
+            unit.post(*parcels)
 
         await session.append(*messages, also=also)
+        if parcels:
+            self._post()
         for message in messages:
             if row := self._taken.pop(id(message), None):
                 self._ids.append(row.id)
@@ -136,8 +128,7 @@ class Books:
 
     async def finish(self, session: Session, reply: Message) -> None:
         """The answer, its outcome and its parcels, in one commit."""
-        outcome, texts = self._ending(reply)
-        parcels = await self._parcels(texts)
+        outcome, parcels = await self.letters.finish(reply)
         calls, self._spent = self._spent, []
 
         def also(unit: Unit, entries: Sequence[Entry]) -> None:
@@ -149,13 +140,11 @@ class Books:
         await session.append(reply, also=also)
         fault("reply.saved")
         if parcels:
-            self._posted()
+            self._post()
 
-    def _ending(self, reply: Message) -> tuple[Literal["answered", "silent"], list[str]]:
-        if self.shape:
-            ending = self.shape.finish(reply)
-            return ending.outcome, [block.text for block in ending.blocks]
-        return "silent" if parse_reply(reply.text).silent else "answered", []
+    def _post(self) -> None:
+        self.letters.posted()
+        self._posted()
 
     async def report(self, why: str, told: str) -> None:
         """There is no answer: the sender is told `told`, and the journal why.
@@ -163,9 +152,7 @@ class Books:
         That goes for what steered the run at its end, too, whether it was saved or not.
         """
         ids = [*self._ids, *(row.id for row in self._taken.values())]
-        blocks = self.shape.fail(told) if self.shape else ()
-        texts = [block.text for block in blocks] if self.shape else [told] if told else []
-        parcels = await self._parcels(texts)
+        parcels = await self.letters.fail(told)
         try:
             async with self._store.commit() as unit:
                 # It may be one of an earlier process, that ends before it was taken over.
@@ -186,22 +173,4 @@ class Books:
             self._stranded(ids)
             return
         if parcels:
-            self._posted()
-
-    async def _parcels(self, texts: Sequence[str]) -> list[Parcel]:
-        """What has to be carried to the sender, as hooks leave it. Each part has its own id."""
-        inbound, parcels = self._first.inbound, list[Parcel]()
-        if inbound is None:
-            return parcels
-        number = 0  # of all parts, also those that are not sent: no two have the same id
-        for text in texts:
-            for parcel in self._pack(inbound, self.run, text, number):
-                number += 1
-                sent = await self._hooks.message_sending(
-                    Outbound(parcel.address, parcel.text, parcel.id)
-                )
-                if isinstance(sent, Refusal):
-                    log.warning("parcel %s is not sent: %s", parcel.id, sent.reason)
-                else:
-                    parcels.append(replace(parcel, text=sent.text))
-        return parcels
+            self._post()

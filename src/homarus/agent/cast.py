@@ -1,24 +1,34 @@
 """The cast: every agent with its workspace in place and its tools at hand, made when asked for."""
 
 from collections.abc import Callable
+from typing import Final
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, make_agent, who_says
+from homarus.agent.prompt.identity_file import find_identity
 from homarus.config.paths import Paths
-from homarus.config.resolve import agent_settings
+from homarus.config.resolve import agent_settings, entry_of
 from homarus.config.schema import Config
 from homarus.policy.decide import decide
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
-from homarus.tools.builtin.exec import exec_tool
+from homarus.tools.builtin.exec import Unboxed, exec_tool
 from homarus.tools.registry import Registry
+
+_UNBOXED: Final[dict[str, Unboxed]] = {"off": "all", "non-main": "main", "all": "none"}
 
 
 class Cast:
-    """The agents of a config."""
+    """The agents of a config. `reaches` says whether there are chats they could write to."""
 
-    def __init__(self, config: Callable[[], Config], paths: Paths) -> None:
-        self._config, self._paths = config, paths
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        paths: Paths,
+        *,
+        reaches: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._config, self._paths, self._reaches = config, paths, reaches
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, Registry] = {}
 
@@ -36,14 +46,34 @@ class Cast:
             agent = self.agent(agent_id)
             own = agent_settings(self._config(), self._paths, agent_id).tools
             timeout_s = who_says("exec", own, self._config().tools).exec.timeout_sec
-            every = Registry.from_modules(file_tools, search_tools)
-            all_tools = Registry([*every, exec_tool(float(timeout_s))])
+            run = exec_tool(float(timeout_s), unboxed(self._config(), agent_id))
+            every = [*Registry.from_modules(file_tools, search_tools), run]
+            if self._reaches():
+                from homarus.tools.builtin.message import message_tool  # for who has chats
+
+                every.append(message_tool(who_says("message", own, self._config().tools).message))
+            all_tools = Registry(every)
             self._tools[agent_id] = all_tools.where(
                 lambda tool: decide(tool.name, *agent.rules).action != "deny"
             )
         return self._tools[agent_id]
 
+    def called(self, agent_id: str) -> tuple[str, str]:
+        """An agent's name and emoji, as people see it."""
+        found = find_identity(agent_settings(self._config(), self._paths, agent_id))
+        return found.name or "", found.emoji or ""
+
     def dismiss(self) -> None:
         """The config changed: everybody is made anew."""
         self._agents.clear()
         self._tools.clear()
+
+
+def unboxed(config: Config, agent_id: str) -> Unboxed:
+    """Which of an agent's conversations may run commands outside a sandbox."""
+    own, defaults = entry_of(config, agent_id), config.agents.defaults
+    hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
+    if next((each for each in hosts if each), "gateway") != "gateway":
+        return "none"  # in a sandbox or on a node: there is neither
+    modes = (own.sandbox.mode, defaults.sandbox.mode)
+    return _UNBOXED[next((each for each in modes if each), "off")]

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from homarus.agent.bindings import bind, read_bindings, read_match
 from homarus.config.paths import Paths, expand
 from homarus.core.errors import UserError
-from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_account_id, normalize_agent_id
+from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
+from homarus.sessions.routing import describe
 
 MAX_NAME = 100
 
@@ -63,21 +65,7 @@ def add_agent(tree: Mapping[str, Json], new: Newcomer) -> dict[str, Json]:
         entry["agentDir"] = new.agent_dir
     entries = _entries(tree) or [{"id": DEFAULT_AGENT}]
     changed = _with_entries(tree, [*entries, entry])
-    if new.bind:
-        bindings = tree.get("bindings")
-        before = list(bindings) if isinstance(bindings, list) else []
-        changed["bindings"] = [*before, *(_binding(new.id, text) for text in new.bind)]
-    return changed
-
-
-def _binding(agent: str, text: str) -> dict[str, Json]:
-    channel, _, account = text.strip().partition(":")
-    if not channel.strip():
-        raise UserError(f"{text!r} names no channel", fix="write CHANNEL or CHANNEL:ACCOUNT")
-    match = {"channel": channel.strip().lower()}
-    if account.strip():
-        match["accountId"] = "*" if account.strip() == "*" else normalize_account_id(account)
-    return {"agentId": agent, "match": match}
+    return bind(changed, new.id, [read_match(text) for text in new.bind]) if new.bind else changed
 
 
 def change_agent(
@@ -131,15 +119,7 @@ def discard(paths: Paths, agent: str, at_ms: int, *folders: Path) -> Path | None
 
 def bindings_of(tree: Mapping[str, Json], agent: str) -> list[str]:
     """What is bound to an agent, in words: `telegram`, `slack (work)`."""
-    bindings = tree.get("bindings")
-    shown: list[str] = []
-    for binding in bindings if isinstance(bindings, list) else []:
-        match = binding.get("match") if isinstance(binding, dict) else None
-        if isinstance(match, dict) and _binds(binding, agent):
-            account = match.get("accountId")
-            channel = one_line(str(match.get("channel")), 40)
-            shown.append(f"{channel} ({one_line(str(account), 40)})" if account else channel)
-    return shown
+    return [describe(bound.match) for bound in read_bindings(tree) if bound.agent == agent]
 
 
 def _entries(tree: Mapping[str, Json]) -> list[Json]:

@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 from homarus.agent.agent import Agent
-from homarus.agent.books import Books, Pack, Stranded
+from homarus.agent.books import Books, Stranded
 from homarus.agent.context.compact import Compaction
 from homarus.agent.context.conversation import Conversation, Views
+from homarus.agent.context.render import turn_limit
+from homarus.agent.letters import Pack, Show, Telling
+from homarus.agent.prompt.chat import chat_of, last_chat
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
@@ -17,6 +21,7 @@ from homarus.agent.reply.shaping import Shape
 from homarus.agent.scene import Scene, compact
 from homarus.agent.spend import Spend, metered
 from homarus.agent.tally import Call, Tallied, spent
+from homarus.config.schema import Config
 from homarus.config.zone import day_in
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
@@ -31,7 +36,6 @@ from homarus.core.event import (
     AttemptFailed,
     Emitter,
     Fact,
-    MessageSaved,
     RunEnded,
     RunStarted,
 )
@@ -39,6 +43,7 @@ from homarus.core.faults import fault
 from homarus.core.keys import agent_of
 from homarus.core.lanes import Lanes
 from homarus.core.message import (
+    Address,
     Inbound,
     Message,
     Stopped,
@@ -56,12 +61,14 @@ from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
 from homarus.sessions.levels import think_level, think_levels
+from homarus.sessions.send_policy import send_policy
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Entry, Store, Unit
 from homarus.store.journal import Accepted
 from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask
+from homarus.tools.tool import Ask, Mail
 
+SEVERAL = "several people"  # no service has such an id
 BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
 
 Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
@@ -69,6 +76,9 @@ Steering: TypeAlias = Callable[[str], Sequence[Accepted]]
 # How a session's run is told to its sender's chat; None where the run's events are all there is.
 MakeShape: TypeAlias = Callable[[Session, Inbound, str, str], Shape | None]
 Words: TypeAlias = Callable[[str, Inbound], str]  # a message as the model of a session reads it
+# Begins to show a run to the chat of the messages it answers: what it has to say so far, and how
+# often the typing sign is given. None where nothing can be shown.
+Present: TypeAlias = Callable[[Sequence[Inbound], str, Callable[[], str], float], Show | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,7 @@ class _Live:
     aborted: bool = False
     stopped_by: StoppedBy | None = None  # when a person did it
     shape: Shape | None = None
+    show: Show | None = None
     where: Where = Where()
     session: Session | None = None  # once it is loaded
 
@@ -106,7 +117,9 @@ class _Live:
         if isinstance(fact, AttemptFailed):
             self.attempts.append(fact)
         if self.shape:
-            self.shape.feed(fact)
+            step = self.shape.feed(fact)
+            if self.show:
+                self.show.note(typing=step.typing)
         self.emit(fact)
 
     def sign(self, message: Message) -> Message:
@@ -148,10 +161,14 @@ class Runner:
         spend: Spend,
         hooks: Hooks,
         shape: MakeShape,
+        config: Callable[[], Config] = Config,
+        present: Present = lambda _asked, _run, _look, _interval_s: None,
+        mail: Mail | None = None,
         fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True,
         grace_s: float = GRACE_S,
     ) -> None:
-        self._fresh = fresh
+        self._fresh, self._config = fresh, config
+        self._present, self._mail = present, mail
         self._watchdog, self._grace_s, self._spend = watchdog, grace_s, spend
         self._views, self._hooks, self._shape = Views(), hooks, shape
         self._sessions, self._store, self._clock = sessions, store, clock
@@ -189,6 +206,8 @@ class Runner:
         finally:
             del self._live[key]
             self._spend.end(run_id)
+            if live.show:
+                live.show.close()
             outcome = replace(outcome, attempts=tuple(live.attempts))
             aborted = outcome.status == "aborted"
             error = str(outcome.error or (BROKE_OFF if outcome.status == "failed" else ""))
@@ -261,14 +280,21 @@ class Runner:
             agent.id, live.key, live.run_id, str(agent.workspace), inbound.address.channel
         )
         session = live.session = await self._open(rows[0], inbound, agent, live.where)
+        mute = self._is_mute(session, inbound)
+        books.letters.begin(Telling(mute=mute))  # also of what goes wrong before more is known
         provider, model = await self._connect(_wish(agent, session, wishes.model))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
         anew = "" if session.is_used or rows[0].entry else session.session_id
-        live.shape = books.shape = self._shape(session, inbound, thinking, anew)
+        live.shape = self._shape(session, inbound, thinking, anew)
+        if live.shape and not mute:
+            live.show = self._show(rows, live.run_id, live.shape)
+        attach = partial(self._mail.attach, workspace=agent.workspace) if self._mail else None
+        books.letters.begin(Telling(live.shape, live.show, attach, mute))
         live.tell(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, self._spend, model, live.run_id)
         provider = Tallied(provider, model.ref, books.note_call)
-        talk = await self._talk(session, agent, provider, model, thinking)
+        here = inbound.address
+        talk = await self._talk(session, agent, provider, model, thinking, here=here)
         cut_off = await self._go_on(session, books, rows, live)
         if cut_off is None:
             cut_off = frozenset()
@@ -289,6 +315,8 @@ class Runner:
             today=lambda: day_in(agent.timezone, self._clock.now_ms()),
             hooks=self._hooks,
             where=live.where,
+            inbound=inbound,
+            mail=None if mute else self._mail,
         )
         reply = await scene.play()
         origin = reply.origin
@@ -302,6 +330,16 @@ class Runner:
             session_id=session.session_id,
             usage=origin.usage,
         )
+
+    def _is_mute(self, session: Session, inbound: Inbound) -> bool:
+        """Whether nothing is said in the chat a message came from."""
+        rules, place = self._config().session.send_policy, inbound.address.channel
+        kind, entry = inbound.occasion.kind, session.record.data
+        return send_policy(rules, session.key, entry, channel=place, chat_type=kind) == "deny"
+
+    def _show(self, rows: Sequence[Accepted], run: str, shape: Shape) -> Show | None:
+        asked = [row.inbound for row in rows if row.inbound]
+        return self._present(asked, run, lambda: shape.preview, shape.manner.typing_interval_s)
 
     async def _open(self, row: Accepted, inbound: Inbound, agent: Agent, where: Where) -> Session:
         """The session a message belongs to, begun anew when its time is over."""
@@ -359,9 +397,9 @@ class Runner:
             raise Unavailable("the conversation went on without this message; send it again")
         if said is None:
             return None
-        if live.shape:  # what was said on the way has not been sent
+        if live.shape:
             for message in said:
-                live.shape.feed(MessageSaved(message))
+                live.shape.recall(message)
         return started
 
     def _question(self, key: str, inbound: Inbound) -> Message:
@@ -377,14 +415,25 @@ class Runner:
         ]
 
     async def _talk(
-        self, session: Session, agent: Agent, provider: Provider, model: Model, thinking: ThinkLevel
+        self,
+        session: Session,
+        agent: Agent,
+        provider: Provider,
+        model: Model,
+        thinking: ThinkLevel,
+        *,
+        here: Address | None = None,
     ) -> Conversation:
         """A session's conversation with a model, with the prompt it has now."""
-        tools = self._tools(agent.id).specs()
+        tools, entry = self._tools(agent.id).specs(), session.record.data
         files = await self.composer.hooked_files(agent, session.key, self._hooks)
+        channels = self._config().channels
+        if here is None or here.channel not in channels:
+            here = last_chat(entry)
         prompt = self.composer.compose(
-            agent, session.key, model, tools, files=files, entry=session.record.data
-        )
+            agent, session.key, model, tools,
+            files=files, entry=entry, chat=chat_of(channels, here),
+        )  # fmt: skip
         return Conversation(
             session,
             agent,
@@ -395,6 +444,7 @@ class Runner:
             thinking=thinking,
             views=self._views,
             now_ms=self._clock.now_ms,
+            max_turns=turn_limit(channels, session.key),
         )
 
     async def compact(self, key: str, instructions: str = "") -> Compaction:
@@ -422,10 +472,22 @@ class Runner:
 
 
 def _merged(rows: Sequence[Accepted], text: str) -> Inbound:
-    """The messages of a run as one: the words given for them, the pictures of all."""
+    """The messages of a run as one: the words given for them, the pictures and files of all.
+
+    What several people said is nobody's in particular: the words say whose they are.
+    """
     messages = [row.inbound for row in rows if row.inbound]
-    images = tuple(image for message in messages for image in message.images)
-    return replace(messages[0], text=text or messages[0].text, images=images)
+    first, senders = messages[0], {one.sender for one in messages if one.text or one.media}
+    whole = replace(
+        first,
+        text=text or first.text,
+        images=tuple(image for message in messages for image in message.images),
+        media=tuple(media for message in messages for media in message.media),
+        before="\n".join(message.before for message in messages if message.before),
+    )
+    if not text or len(senders) < 2:
+        return whole
+    return replace(whole, sender=SEVERAL, occasion=replace(first.occasion, name="", handle=""))
 
 
 def _wish(agent: Agent, session: Session, model: str | None = None) -> Wish:

@@ -17,7 +17,7 @@ from homarus.agent.repeats import Repeats
 from homarus.core.errors import ContextOverflow, HomarusError, LeaseLost
 from homarus.core.event import CompactionEnded, CompactionStarted, Fact, ToolProgressed
 from homarus.core.faults import fault
-from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, user
+from homarus.core.message import Inbound, Message, Origin, Text, ToolCall, ToolReturn, user
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal, Where
@@ -27,7 +27,7 @@ from homarus.sessions.session import Also
 from homarus.sessions.transcript import interrupted
 from homarus.tools.call import call as call_tool
 from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, Tool, ToolContext
+from homarus.tools.tool import Ask, Mail, Tool, ToolContext
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ class Scene:
     today: Callable[[], str]
     hooks: Hooks
     where: Where
+    inbound: Inbound
+    mail: Mail | None = None
 
     async def play(self) -> Message:
         """Talk until there is an answer; make room when there is none left."""
@@ -127,6 +129,11 @@ class Scene:
             agent.workspace,
             self.ask,
             lambda text: self.tell(ToolProgressed(asked, text)),
+            here=self.inbound.address,
+            message_id=self.inbound.id,
+            run_id=self.where.run_id,
+            call_id=asked.id,
+            mail=self.mail,
         )
         return await call_tool(self.tools, ctx, asked, judge, begin=begin)
 

@@ -256,6 +256,10 @@ class Courier:
             self._refused = exc
             return await self._end(parcel, lease, _End("pending", str(exc)))
         except SendFailed as exc:
+            if parcel.extras.replaces and not exc.retryable:
+                # What it was to replace is gone: it is a message of its own.
+                extras = replace(parcel.extras, replaces="")
+                return await self._send(replace(parcel, extras=extras), lease)
             again = self._later(parcel, str(exc), exc.after_s)
             return await self._end(
                 parcel, lease, again if exc.retryable else _End("dead", str(exc))

@@ -12,36 +12,22 @@ from dataclasses import replace
 from typing import Final
 
 from homarus.channels.base import Capabilities, Channel
-from homarus.channels.chunk import chunk_markdown_text
 from homarus.channels.courier import Courier
 from homarus.channels.intake import Intake
+from homarus.channels.packing import TTL_MS, answering, pack
+from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelAuthFailed, UserError
-from homarus.core.message import Address, Inbound, Outbound
+from homarus.core.message import NO_EXTRAS, UNCARRIED, Address, Extras, Inbound, Outbound
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise, task_group
 from homarus.core.value import dataclass
-from homarus.store.arrival import storable
 from homarus.store.journal import Journal, Parcel
 
 log = logging.getLogger(__name__)
 
-TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
 NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown outcome is worth telling
-# Senders whose replies nobody has to carry: they see the run's events and its transcript.
-UNCARRIED: Final = frozenset({"webchat", "agent", "cli", "wake"})
 RESTART: Final = Backoff(first_s=1.0, most_s=60.0)
-
-
-def pack(
-    run: str, text: str, to: Address, capabilities: Capabilities, *, at_ms: int, first: int = 0
-) -> list[Parcel]:
-    """A reply as the parcels a channel can carry; their numbers begin at `first`."""
-    parts = chunk_markdown_text(storable(text), capabilities.text_limit, capabilities.unit)
-    return [
-        Parcel(f"{run}:{number}", run, to, part, at_ms, at_ms + TTL_MS)
-        for number, part in enumerate((part for part in parts if part.strip()), first)
-    ]
 
 
 def unknown_notice(unknown: Sequence[Parcel], *, at_ms: int) -> list[Parcel]:
@@ -93,10 +79,11 @@ class Delivery:
         channels: Sequence[Channel],
         clock: Clock,
         *,
+        config: Callable[[], Config] = Config,
         sent: Callable[[Outbound, str], object] = lambda _message, _error: None,
         restart: Backoff = RESTART,
     ) -> None:
-        self._sent = sent
+        self._config, self._sent = config, sent
         self._journal, self._clock, self._restart = journal, clock, restart
         self._lines: dict[tuple[str, str], Line] = {}
         self._unknown: dict[str, Parcel] = {}
@@ -142,7 +129,9 @@ class Delivery:
         for line in self._lines.values():
             line.courier.nudge()
 
-    def pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
+    def pack(
+        self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
+    ) -> list[Parcel]:
         """The reply to a message, as parcels; none for a sender who reads the transcript.
 
         A chat of which an earlier reply may be missing is told so first. What a channel that is
@@ -152,9 +141,12 @@ class Delivery:
         capabilities = self.capabilities(to)
         if capabilities is None:
             return []
-        at_ms = self._clock.now_ms()
+        from homarus.config.channels import common  # for who has channels
+
+        at_ms, settings = self._clock.now_ms(), common(self._config(), to.channel, to.account)
         unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
-        reply = pack(run, text, to, capabilities, at_ms=at_ms, first=first)
+        extras = answering(inbound, extras, settings, first)
+        reply = pack(run, text, to, capabilities, settings, extras=extras, at_ms=at_ms, first=first)
         return [*unknown_notice(unknown, at_ms=at_ms), *reply] if reply else []
 
     def capabilities(self, to: Address) -> Capabilities | None:

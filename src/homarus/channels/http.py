@@ -118,6 +118,8 @@ class Api:
         """A file: MediaTooLarge as soon as that is known, without reading on."""
         async with self._asked("GET", path, b"", None, answer_s) as reply:
             announced = reply.headers.get("content-length", "")
+            if reply.status >= 300:  # no file, but why not
+                max_bytes = MAX_ANSWER_BYTES
             if announced.isdigit() and int(announced) > max_bytes:
                 raise MediaTooLarge(f"it has {announced} bytes, and {max_bytes} is the most")
             return Answer(reply.status, reply.headers, await self._read(reply, max_bytes), None)

@@ -5,19 +5,18 @@ the name of its section in the config (`-` for `_`). Others come from installed 
 entry-point group `homarus.channels`, whose entries name such a module. To list them imports none.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from importlib.util import find_spec
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from homarus.channels.base import Channel, Place
-from homarus.config.channels import AccountSettings
 from homarus.core.errors import UnknownName, UserError
 from homarus.core.text import nearest
+
+if TYPE_CHECKING:
+    from homarus.channels.base import Channel, Place
+    from homarus.config.channels import AccountSettings
 
 GROUP: Final = "homarus.channels"
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -27,9 +26,9 @@ _PARTS: Final = ("Settings", "create")
 class Kind(Protocol):
     """A channel's module. It may have a `LABEL`: its name as people write it."""
 
-    Settings: type[AccountSettings]
+    Settings: "type[AccountSettings]"
 
-    def create(self, place: Place, settings: Any) -> Channel:
+    def create(self, place: "Place", settings: Any) -> "Channel":
         """An account of it, connected to nothing; MissingExtra when a library is missing."""
         ...
 
@@ -50,7 +49,8 @@ def load_channel(name: str) -> Kind:
                 return _load(entry)
     known = known_channels()
     close = nearest(name.lower(), known)
-    raise UnknownName("channel", name, close, fix=f"there are {', '.join(known)}")
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    raise UnknownName("channel", name, close, fix=f"{hint}there are {', '.join(known)}")
 
 
 def label(name: str) -> str:
@@ -62,24 +62,25 @@ def label(name: str) -> str:
 
 
 def _own() -> Iterator[str]:
+    from importlib.resources import files
+
     for file in files(__package__).iterdir():
         source = file / "__init__.py" if file.is_dir() else file
-        if source.name.endswith(".py") and source.is_file() and _has_parts(source):
+        if source.name.endswith(".py") and source.is_file() and _has_parts(source.read_bytes()):
             yield file.name.removesuffix(".py").replace("_", "-")
 
 
-def _has_parts(source: Traversable) -> bool:
-    """Whether a module has what makes it a channel, told from its text."""
-    return set(_PARTS) <= set(_names(ast.parse(source.read_bytes())))
+def _has_parts(source: bytes) -> bool:
+    """Whether a module defines, or imports, what makes it a channel: told from its text."""
+    import ast
 
-
-def _names(module: ast.Module) -> Iterator[str]:
-    """What a module defines or imports for those who import it."""
-    for part in module.body:
+    found: set[str] = set()
+    for part in ast.parse(source).body:
         if isinstance(part, ast.ClassDef | ast.FunctionDef):
-            yield part.name
+            found.add(part.name)
         elif isinstance(part, ast.ImportFrom):
-            yield from (name.asname or name.name for name in part.names)
+            found.update(name.asname or name.name for name in part.names)
+    return found.issuperset(_PARTS)
 
 
 def _is_channel(found: object) -> bool:

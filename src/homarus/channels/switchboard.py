@@ -76,6 +76,7 @@ class Switchboard:
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
         self._accounts: dict[tuple[str, str], _Account] = {}
         self._stopped: set[tuple[str, str]] = set()  # by a person, until the next start
+        self._given = frozenset((channel.name, channel.account) for channel in given)
         for channel in given:
             delivery.open(channel)
 
@@ -145,8 +146,7 @@ class Switchboard:
     def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
         """What an account can carry, and what else it can do."""
         found = self._line(channel, account).channel
-        able = (name for name in _ABILITIES if isinstance(found, getattr(base, name)))
-        return found.capabilities, tuple(able)
+        return found.capabilities, abilities_of(found)
 
     def _wanted(self) -> Sequence[tuple[tuple[str, str], Mapping[str, Any]]]:
         config = self._config()
@@ -158,6 +158,7 @@ class Switchboard:
             ((channel, account), merged(config.channels, channel, account))
             for channel in channel_names(config)
             for account in account_names(config, channel)
+            if (channel, account) not in self._given
         ]
 
     def _open(self, key: tuple[str, str], settings: Mapping[str, Any]) -> None:
@@ -224,3 +225,8 @@ class Switchboard:
             problem="" if line.is_up else line.problem,
             waiting=line.courier.owed,
         )
+
+
+def abilities_of(channel: Channel) -> tuple[str, ...]:
+    """What a channel can do beside carrying messages: the names of the small protocols it has."""
+    return tuple(name for name in _ABILITIES if isinstance(channel, getattr(base, name)))

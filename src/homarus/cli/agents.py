@@ -9,17 +9,26 @@ from pathlib import Path
 import click
 
 from homarus.agent import roster
+from homarus.agent.bindings import read_match
 from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
 from homarus.agent.workspace import seed
-from homarus.cli.reach import Reach, as_json_option, find_own, is_running, open_gateway
-from homarus.config.load import Loaded, load
+from homarus.cli.bindings import (
+    bind_command,
+    bindings_command,
+    check_channel,
+    known_agent,
+    open_own,
+    unbind_command,
+)
+from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway
+from homarus.config.load import Loaded
 from homarus.config.paths import Paths, shorten
 from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.write import write
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.errors import UserError
+from homarus.core.keys import DEFAULT_AGENT
 from homarus.core.message import Json
-from homarus.core.text import nearest, one_line, reveal
+from homarus.core.text import one_line, reveal
 
 _MAX_FILE_BYTES = 1_000_000
 
@@ -27,7 +36,7 @@ _MAX_FILE_BYTES = 1_000_000
 @click.group("agents", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """List agents; add, remove or introduce one."""
+    """List agents; add, remove or introduce one, say what it answers."""
     if not ctx.invoked_subcommand:
         ctx.invoke(list_)
 
@@ -37,7 +46,7 @@ def command(ctx: click.Context) -> None:
 @as_json_option
 def list_(*, bindings: bool = False, as_json: bool = False) -> None:
     """List agents: who they are, where they live, which model answers for them."""
-    paths, loaded = _open()
+    paths, loaded = open_own()
     rows = [_row(paths, loaded, agent, bindings=bindings) for agent in agents(loaded.config)]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
@@ -101,7 +110,7 @@ def add(
     as_json: bool,
 ) -> None:
     """Make an agent with a workspace of its own."""
-    paths, loaded = _open()
+    paths, loaded = open_own()
     if not name:
         if non_interactive or as_json:
             raise UserError("the new agent has no name", fix="homarus agents add NAME")
@@ -111,6 +120,8 @@ def add(
     default = shorten(paths.default_workspace(agent, is_default=False), home)
     named = shorten(_absolute(workspace), home) if workspace else default
     folder = roster.check_workspace(named, paths)
+    for text in bind:
+        check_channel(loaded.config, read_match(text)["channel"])
     new = roster.Newcomer(
         agent,
         shown,
@@ -147,8 +158,8 @@ def delete(
     as_json: bool,
 ) -> None:
     """Remove an agent. Its files go to `trash` in the state directory."""
-    paths, loaded = _open()
-    agent = _known(loaded, id)
+    paths, loaded = open_own()
+    agent = known_agent(loaded.config, id)
     if agent in {DEFAULT_AGENT, default_agent(loaded.config)}:
         raise UserError(f'"{agent}" cannot be deleted', fix="make another agent the default first")
     if not force:
@@ -213,7 +224,7 @@ def set_identity(
     as_json: bool,
 ) -> None:
     """Give an agent a name and a face, in the configuration."""
-    paths, loaded = _open()
+    paths, loaded = open_own()
     agent = _meant(paths, loaded, agent_id, workspace)
     said = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
     values = {key: one_line(value, 500) for key, value in said.items() if value}
@@ -247,7 +258,7 @@ def _written(file: Path) -> dict[str, str]:
 
 def _meant(paths: Paths, loaded: Loaded, agent_id: str | None, workspace: str | None) -> str:
     if agent_id:
-        return _known(loaded, agent_id)
+        return known_agent(loaded.config, agent_id)
     if not workspace:
         return default_agent(loaded.config)
     wanted = _absolute(workspace).resolve()
@@ -262,17 +273,9 @@ def _meant(paths: Paths, loaded: Loaded, agent_id: str | None, workspace: str | 
     return found[0]
 
 
-def _known(loaded: Loaded, agent_id: str) -> str:
-    known, agent = agents(loaded.config), normalize_agent_id(agent_id)
-    if agent not in known:
-        raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
-    return agent
-
-
 def _absolute(path: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def _open() -> tuple[Paths, Loaded]:
-    paths = find_own(Paths.find(os.environ))
-    return paths, load(paths, os.environ)
+for each in (bind_command, unbind_command, bindings_command):
+    command.add_command(each)

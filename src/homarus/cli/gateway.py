@@ -17,6 +17,7 @@ from homarus.core.errors import Unavailable, UserError
 from homarus.core.message import Json
 
 if TYPE_CHECKING:
+    from homarus.cli.gateway_install import Keeper
     from homarus.gateway.link import Running
 
 _STOP_S = 15.0
@@ -57,6 +58,53 @@ def _run(port: int | None, bind: str | None) -> None:
         restart_self()
 
 
+@command.command("install")
+@click.option("--port", type=click.IntRange(1, 65_535), help="The port; else as configured.")
+@click.option("--force", is_flag=True, help="Replace what is installed with other settings.")
+@as_json_option
+def install(port: int | None, *, force: bool, as_json: bool) -> None:
+    """Have the machine keep the gateway running: a user unit of systemd, or an agent of launchd."""
+    from homarus.cli import gateway_install
+
+    keeper, notes = gateway_install.install(port, force=force)
+    _tell_keeper(keeper, "is installed and started", as_json=as_json)
+    for note in notes:
+        warn(note)
+
+
+@command.command("uninstall")
+@as_json_option
+def uninstall(*, as_json: bool) -> None:
+    """Stop the gateway, and have the machine no longer keep it running."""
+    from homarus.cli import gateway_install
+
+    keeper = gateway_install.uninstall()
+    if keeper is None:
+        told = "The gateway is not installed here."
+        click.echo(json.dumps({"ok": True, "installed": False}) if as_json else told)
+        return
+    _tell_keeper(keeper, "is stopped and removed", as_json=as_json)
+
+
+@command.command("start")
+@as_json_option
+def start(*, as_json: bool) -> None:
+    """Start the gateway that was installed."""
+    from homarus.cli import gateway_install
+
+    keeper = gateway_install.needed()
+    keeper.start()
+    _tell_keeper(keeper, "is started", as_json=as_json)
+
+
+def _tell_keeper(keeper: "Keeper", done: str, *, as_json: bool) -> None:
+    if as_json:
+        told = {"ok": True, "name": keeper.name, "file": str(keeper.file)}
+        click.echo(json.dumps(told, ensure_ascii=False))
+    else:
+        click.echo(f"{keeper.name} {done} ({shorten(keeper.file, Paths.find(os.environ).home)}).")
+
+
 @command.command("status")
 @as_json_option
 def status(*, as_json: bool) -> None:
@@ -65,13 +113,21 @@ def status(*, as_json: bool) -> None:
     found: dict[str, Json] = {"running": running is not None}
     if running:
         found |= {"pid": running.pid, "url": running.url, **asyncio.run(_look(Reach()))}
+    kept_by = ""
+    if keeper := _keeper():
+        state = keeper.state()
+        kept_by = f"{keeper.name}, {state or 'which cannot be asked'}"
+        found["service"] = {"name": keeper.name, "file": str(keeper.file), "state": state}
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
     elif running is None:
         paths = Paths.find(os.environ)
         click.echo(f"No gateway serves {shorten(paths.state, paths.home)}.")
-        click.echo("  → homarus gateway run starts one")
+        if kept_by:
+            click.echo(f"It is kept by {kept_by}.")
+        click.echo(f"  → homarus gateway {'start' if kept_by else 'run'} starts one")
     else:
+        found |= {"service": kept_by} if kept_by else {}
         for name, value in found.items():
             click.echo(f"{name:<12} {value}")
     if running is None:
@@ -157,21 +213,44 @@ def call(
 @command.command("stop")
 def stop() -> None:
     """Stop the gateway that serves this state directory; live answers are finished first."""
+    keeper = _keeper()
+    if keeper and keeper.state() not in {"", "inactive", "failed"}:
+        keeper.stop()
+        click.echo(f"Stopped {keeper.name}.")
+        if _find() is None:
+            return
     running = _needed()
     os.kill(running.pid, signal.SIGTERM)
     _wait_until(lambda: _find() is None, _STOP_S, f"process {running.pid} has not stopped")
     click.echo(f"Stopped process {running.pid}.")
+    if keeper and not keeper.state():
+        warn(
+            f"{keeper.name} could not be asked: if it keeps the gateway running, it starts it anew."
+        )
 
 
 @command.command("restart")
 def restart() -> None:
     """Restart the gateway that serves this state directory, with the config as it is now."""
+    keeper = _keeper()
+    if keeper and _find() is None:
+        keeper.check()
+        keeper.start()
+        click.echo(f"Started {keeper.name}.")
+        return
     running = _needed()
     before = _started_ms()
     os.kill(running.pid, signal.SIGUSR1)
     told = f"process {running.pid} has not restarted"
     _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_S, told)
     click.echo(f"Restarted process {running.pid}.")
+
+
+def _keeper() -> "Keeper | None":
+    """What was told to keep this gateway running."""
+    from homarus.cli.gateway_install import find_installed
+
+    return find_installed(Paths.find(os.environ), os.environ)
 
 
 def _find() -> "Running | None":

@@ -28,7 +28,7 @@ def command(ctx: click.Context, reach: Reach, *, stuck: bool, as_json: bool) -> 
         if reach != Reach():  # else it would be done here, not there
             raise click.UsageError(f"--url and what lets you in go after {ctx.invoked_subcommand}")
         return
-    found = asyncio.run(_list(reach, stuck=stuck))
+    found = asyncio.run(list_waiting(reach, stuck=stuck))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -53,7 +53,7 @@ def _show(row: Mapping[str, Json], where: str, who: str) -> None:
 @reach_options
 def retry(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Try a parked message, or a lost reply, once more. ID may be the start of one."""
-    done = asyncio.run(_change(reach, "retry", id))
+    done = asyncio.run(change(reach, "retry", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
@@ -67,14 +67,15 @@ def retry(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the 
 @reach_options
 def discard(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Give up a parked message, or a lost reply, for good. ID may be the start of one."""
-    done = asyncio.run(_change(reach, "discard", id))
+    done = asyncio.run(change(reach, "discard", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
         click.echo(f"{reveal(done['id'])} is given up.")
 
 
-async def _list(reach: Reach, *, stuck: bool) -> dict[str, Json]:
+async def list_waiting(reach: Reach, *, stuck: bool) -> dict[str, Json]:
+    """What the journal still owes, from a gateway that runs or from the file."""
     if is_running(reach):
         async with open_gateway(reach) as link:
             found = await link.call("inbox.list", {"stuck": stuck})
@@ -83,7 +84,8 @@ async def _list(reach: Reach, *, stuck: bool) -> dict[str, Json]:
         return await list_backlog(store.journal, SystemClock().now_ms(), stuck=stuck)
 
 
-async def _change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
+async def change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
+    """Retry or discard what is meant by an id, or by the start of one."""
     if is_running(reach):
         async with open_gateway(reach) as link:
             listed = await link.call("inbox.list", {"stuck": True})

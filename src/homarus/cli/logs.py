@@ -34,11 +34,11 @@ _MAX_BYTES = 1_000_000
 @reach_options
 def command(limit: int, interval_ms: int, reach: Reach, *, follow: bool, as_json: bool) -> None:
     """Show the log of the program."""
-    show = click.echo if as_json else _show
-    asyncio.run(_read_on(reach, limit, interval_ms / 1000 if follow else None, show))
+    show = click.echo if as_json else show_line
+    asyncio.run(read_on(reach, limit, interval_ms / 1000 if follow else None, show))
 
 
-async def _read_on(
+async def read_on(
     reach: Reach, limit: int, interval_s: float | None, show: Callable[[str], None]
 ) -> None:
     """Show what there is, and with an interval what comes; a gateway may go and come meanwhile."""
@@ -85,11 +85,11 @@ class _Tail:
 
     async def _from_file(self) -> tuple[Sequence[str], int]:
         """The last lines of the file, or those since the cursor."""
-        from homarus.config.load import load
+        from homarus.cli.settings import FileSettings
         from homarus.config.log import log_file
         from homarus.config.paths import Paths
 
-        file = log_file(load(Paths.find(os.environ), os.environ).config)
+        file = log_file(await FileSettings(Paths.find(os.environ)).config())
         return read_tail(file, self.cursor, self._limit)
 
 
@@ -108,7 +108,7 @@ def read_tail(file: Path, cursor: int | None, limit: int) -> tuple[Sequence[str]
     return (lines if cursor is not None else lines[-limit:]), start + len(whole) + bool(whole)
 
 
-def _show(line: str) -> None:
+def show_line(line: str) -> None:
     """A line for people: when, how bad, who, what. It may not move the cursor."""
     try:
         row = json.loads(line)

@@ -12,7 +12,11 @@ from homarus.core.errors import HomarusError
 # name → (module under homarus.cli, one line of help); a test compares it with the commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("agent", "Ask an agent one thing and print its answer."),
-    "agents": ("agents", "List agents; add, remove or introduce one."),
+    "agents": ("agents", "List agents; add, remove or introduce one, say what it answers."),
+    "channels": (
+        "channels",
+        "See to the chat services you are reached by; alone, say how they are.",
+    ),
     "chat": ("chat", "Talk with an agent in this terminal."),
     "config": ("config", "Read, change and check the configuration."),
     "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
@@ -24,7 +28,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "logs": ("logs", "Show the log of the program."),
     "models": ("models", "List, choose and fetch models; alone, say which one answers."),
+    "pairing": ("pairing", "Let people in who wrote to a chat channel for the first time."),
     "prompt": ("prompt", "Show the system prompt of a conversation, or what it is made of."),
+    "route": ("route", "Say which agent answers a chat, and why."),
     "sessions": ("sessions", "List conversations."),
     "status": ("status", "Say what runs and which conversations there are."),
     "setup": ("setup", "Make the configuration and the workspace."),

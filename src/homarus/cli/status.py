@@ -11,6 +11,7 @@ from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, r
 from homarus.cli.sessions import age, read_records
 from homarus.config.paths import Paths, shorten
 from homarus.core.message import Json
+from homarus.core.text import reveal
 
 
 @click.command("status")
@@ -29,6 +30,8 @@ def command(reach: Reach, *, as_json: bool) -> None:
     click.echo(f"gateway   {where}")
     if gateway.get("configProblem"):
         click.echo(f"config    changed, wrong, not in use: {gateway['configProblem']}")
+    for line in told.get("channelSummary", ()):
+        click.echo(f"channel   {reveal(str(line))}")
     click.echo(f"sessions  {sessions['count']}")
     now_ms = time.time_ns() // 1_000_000
     for row in sessions["recent"]:

@@ -8,15 +8,17 @@ there are channels: who has none pays nothing.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from homarus.config.keys import Problem
 from homarus.config.schema import BlockCoalesce, Config, Count, Ids, Section, Texts, Wait
 from homarus.core.errors import ConfigError
 from homarus.core.keys import normalize_account_id
+from homarus.core.text import nearest
 
 DEFAULTS: Final = "defaults"  # beside the channels stands what goes for all of them
 EVERYONE: Final = "*"
+_OLDER: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
 
 S = TypeVar("S", bound="AccountSettings")
 
@@ -46,6 +48,17 @@ class GroupSettings(TopicSettings):
     tools: GroupTools = GroupTools.model_construct()
     tools_by_sender: Mapping[str, GroupTools] = {}
     topics: Mapping[str, TopicSettings] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older(cls, tree: Any) -> Any:
+        """Older words of the original for the same: `allow`, `users`, `autoReply`."""
+        if not isinstance(tree, Mapping):
+            return tree
+        new = {_OLDER.get(key, key): value for key, value in tree.items() if key != "autoReply"}
+        if isinstance(answers_all := tree.get("autoReply"), bool):
+            new.setdefault("requireMention", not answers_all)
+        return new
 
 
 class DmSettings(Section):
@@ -98,6 +111,35 @@ class AccountSettings(Section):
     retry: RetrySettings = RetrySettings.model_construct()
     actions: Mapping[str, bool] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older(cls, tree: Any) -> Any:
+        """Older words of the original for the same: a section `dm`, `rooms`, `allowlistOnly`."""
+        return _modern(tree) if isinstance(tree, Mapping) else tree
+
+
+def _modern(tree: Mapping[str, Any]) -> dict[str, Any]:
+    new = dict(tree)
+    dm, rooms = new.pop("dm", None), new.pop("rooms", None)
+    if isinstance(dm, Mapping):
+        left = dict(dm)
+        for old, key in (("policy", "dmPolicy"), ("allowFrom", "allowFrom")):
+            if old in left:
+                new.setdefault(key, left.pop(old))
+        if left.pop("enabled", True) is False:
+            new["dmPolicy"] = "disabled"
+        dm = left or None  # what is not known is the channel's to refuse
+    groups = new.get("groups", {})
+    if isinstance(rooms, Mapping) and isinstance(groups, Mapping):
+        new["groups"], rooms = {**rooms, **groups}, None
+    if new.get("allowlistOnly") is True:
+        for key in ("dmPolicy", "groupPolicy"):
+            if new.get(key) != "disabled":
+                new[key] = "allowlist"
+    if isinstance(new.get("allowlistOnly"), bool):
+        del new["allowlistOnly"]
+    return new | {key: value for key, value in (("dm", dm), ("rooms", rooms)) if value is not None}
+
 
 def channel_names(config: Config) -> tuple[str, ...]:
     """The channels the config has a section for."""
@@ -120,7 +162,12 @@ def account_settings(config: Config, channel: str, account: str, kind: type[S]) 
     except ValidationError as exc:
         error = exc.errors(include_url=False)[0]
         where = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
-        raise ConfigError(f"{where}: {error['msg']}") from exc
+        if error["type"] == "extra_forbidden":
+            keys = (field.alias or name for name, field in kind.model_fields.items())
+            close = nearest(str(error["loc"][-1]), keys)
+            hint = f"did you mean {' or '.join(close)}?" if close else ""
+            raise ConfigError(f"{where}: there is no such setting", fix=hint) from exc
+        raise ConfigError(f"{where}: {error['msg'].removeprefix('Value error, ')}") from exc
 
 
 def common(config: Config, channel: str, account: str) -> AccountSettings:

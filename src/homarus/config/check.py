@@ -7,6 +7,7 @@ lightly, taken out, and named in a single warning. Any other key is a mistake.
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -83,6 +84,9 @@ def unbuilt() -> dict[str, tuple[str, ...]]:
             level += node.children.values()
         else:
             groups[node.path] = list(_leaves(node))
+    for channel in keys.known_keys().children["channels"].children.values():
+        if not _is_built_channel(channel.path.removeprefix("channels.")):
+            groups[channel.path] = list(_leaves(channel))
     return {group: tuple(paths) for group, paths in sorted(groups.items())}
 
 
@@ -115,7 +119,7 @@ def _value_keys(annotation: Any, path: str) -> Iterator[str]:
     elif kind == "map":
         yield from _value_keys(inner, keys.join(path, ANY_KEY))
     elif kind == "anything" and (known := keys.lookup(_steps(path))):
-        yield from (leaf.path for leaf in _below(known))
+        yield from (leaf.path for leaf in _below(known) if not _is_unbuilt(leaf.path))
 
 
 def _below(node: keys.Known) -> Iterator[keys.Known]:
@@ -188,6 +192,8 @@ class _Walk:
             return [self._value(inner, value, (*path, at)) for at, value in enumerate(tree)]
         if path == ("channels",) and (known := keys.lookup(path)):
             self.problems += keys.check(tree, known, path)
+            names = tree if isinstance(tree, dict) else ()
+            self.unbuilt |= {f"channels.{name}" for name in names if not _is_built_channel(name)}
         return tree
 
     def _known(self, value: Value, path: KeyPath) -> bool:
@@ -197,6 +203,23 @@ class _Walk:
         self.problems += keys.check(value, known, path)
         self.unbuilt.add(known.path)
         return True
+
+
+def _is_unbuilt(path: str) -> bool:
+    first, _, rest = path.partition(".")
+    return first == "channels" and not _is_built_channel(rest.partition(".")[0])
+
+
+@lru_cache(None)
+def _is_built_channel(name: str) -> bool:
+    """Whether a section has a channel: its module is there, or it is for all of them."""
+    if name == "defaults" or not name.replace("-", "").isalnum():
+        return name == "defaults"
+    if find_spec(f"homarus.channels.{name.replace('-', '_')}"):
+        return True
+    from importlib.metadata import entry_points  # slow, and rarely asked
+
+    return any(entry.name == name for entry in entry_points(group="homarus.channels"))
 
 
 def _repeated_agents(config: Config) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ ANY_KEY, ENTRY = "<key>", "[]"
 # Ours beside the original's: a heartbeat can be switched off as well as slowed to never; so can
 # compaction, and what it leaves is set; models may cost so much and no more; a key can be kept
 # elsewhere; a login can be told whom to ask; a gateway can be told its address; any
-# channel can have a queue mode.
+# channel can have a queue mode; a Telegram bot can have a server of its own.
 _ADDED = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -50,6 +50,8 @@ _ADDED = (
     "gateway.customBindHost: string",
     "gateway.http.endpoints.metrics: object strict",
     "gateway.http.endpoints.metrics.enabled: boolean",
+    "channels.telegram.apiRoot: string",
+    "channels.telegram.accounts.<key>.apiRoot: string",
 )
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
 _ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')

@@ -147,6 +147,9 @@ def log_file(config: "Config") -> Path:
 def set_up(config: "Config") -> None:
     """Send this program's records to the file, and its warnings to the terminal."""
     root = logging.getLogger("homarus")
+    for old in root.handlers:
+        if isinstance(old, OwnerFile):  # of an earlier config
+            old.close()
     root.handlers.clear()
     root.setLevel(LEVELS[config.logging.level])
     root.propagate = False

@@ -66,7 +66,7 @@ def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings
     agent = normalize_agent_id(agent_id)
     if agent not in known:
         raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
-    entry = _entry(config, agent)
+    entry = entry_of(config, agent)
     defaults = config.agents.defaults
     is_default = agent == default_agent(config)
     model = _model(entry.model, defaults.model)
@@ -103,9 +103,11 @@ def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings
     )
 
 
-def _entry(config: Config, agent: str) -> AgentEntry:
-    found = (entry for entry in config.agents.list if normalize_agent_id(entry.id) == agent)
-    return next(found, None) or AgentEntry(id=agent)
+def entry_of(config: Config, agent: str) -> AgentEntry:
+    """An agent's own entry; an empty one where the config has none."""
+    wanted = normalize_agent_id(agent)
+    found = (entry for entry in config.agents.list if normalize_agent_id(entry.id) == wanted)
+    return next(found, None) or AgentEntry(id=wanted)
 
 
 def _model(own: ModelChoice, defaults: ModelChoice) -> ModelChoice:

@@ -207,6 +207,12 @@ class HumanDelay(Section):
     max_ms: Wait | None = None
 
 
+class Sandbox(Section):
+    """Whose commands may only run in a sandbox. There is none yet: theirs are refused."""
+
+    mode: Literal["off", "non-main", "all"] | None = None
+
+
 class AgentDefaults(Section):
     """What holds for every agent that does not say otherwise."""
 
@@ -217,6 +223,7 @@ class AgentDefaults(Section):
     max_concurrent: Count = 4
     context_tokens: Count | None = None
     skip_bootstrap: bool = False
+    sandbox: Sandbox = Sandbox.model_construct()
     bootstrap_max_chars: Count = 20_000
     bootstrap_total_max_chars: Count = 150_000
     user_timezone: Text | None = None
@@ -250,6 +257,7 @@ class Exec(Section):
     """Running commands."""
 
     timeout_sec: Count = 1800
+    host: Literal["sandbox", "gateway", "node"] | None = None
 
 
 class Detectors(Section):
@@ -271,12 +279,36 @@ class LoopDetection(Section):
     detectors: Detectors = Detectors.model_construct()
 
 
+class Marker(Section):
+    """What stands around words from another chat; `{channel}` is where that is."""
+
+    enabled: bool = True
+    prefix: str = "[from {channel}] "
+    suffix: str = ""
+
+
+class CrossContext(Section):
+    """Whether an agent may write to another chat than the one it answers."""
+
+    allow_within_provider: bool = True
+    allow_across_providers: bool = False
+    marker: Marker = Marker.model_construct()
+
+
+class MessageTool(Section):
+    """The `message` tool; `allowCrossContextSend` lets it write to every chat."""
+
+    allow_cross_context_send: bool = False
+    cross_context: CrossContext = CrossContext.model_construct()
+
+
 class Tools(Section):
     """Which tools may be used; `deny` wins."""
 
     allow: Texts | None = None
     deny: Texts = ()
     exec: Exec = Exec.model_construct()
+    message: MessageTool = MessageTool.model_construct()
     loop_detection: LoopDetection = LoopDetection.model_construct()
 
 
@@ -299,6 +331,7 @@ class AgentEntry(Section):
     human_delay: HumanDelay = HumanDelay.model_construct()
     identity: Identity = Identity.model_construct()
     group_chat: GroupChat = GroupChat.model_construct()
+    sandbox: Sandbox = Sandbox.model_construct()
     tools: Tools | None = None
 
 
@@ -545,10 +578,10 @@ class Messages(Section):
 
 
 class Peer(Section):
-    """One chat of a service."""
+    """One chat of a service; without an id, every chat of that kind."""
 
     kind: Literal["direct", "group", "channel", "dm"]
-    id: Text
+    id: Text = "*"
 
 
 class BindingMatch(Section):

@@ -63,10 +63,14 @@ class Sources:
         return ConfigError(message, file=file, line=line, key=show_path(path), fix=fix)
 
 
-def read_text(file: Path) -> str | None:
-    """What a file says; None when there is none. Anything else that is not a text is an error."""
+def read_text(file: Path, *, linked: bool = True) -> str | None:
+    """What a file says; None when there is none. Anything else that is not a text is an error.
+
+    Without `linked` it must be the only name of its file: else somebody who may write elsewhere
+    would write here.
+    """
     try:
-        data = _read(file)
+        data = _read(file, linked=linked)
     except FileNotFoundError:
         if file.is_symlink():
             raise ConfigError("points to nothing", file=str(file), fix="mend the link") from None
@@ -107,14 +111,20 @@ def gather(file: Path, text: str) -> Sources:
     return Sources(tree, tuple(gathering.files))
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path, *, linked: bool) -> bytes:
     # Without O_NONBLOCK, opening a named pipe would wait for its writer.
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if linked else os.O_NOFOLLOW)
+    if not linked and file.is_symlink():
+        raise _linked(file)
+    descriptor = os.open(file, flags)
     try:
-        mode = os.fstat(descriptor).st_mode
+        found = os.fstat(descriptor)
+        mode = found.st_mode
         if not stat.S_ISREG(mode):
             what = "a directory" if stat.S_ISDIR(mode) else "not a file"
             raise ConfigError(f"is {what}", file=str(file), fix="put a JSON5 file there")
+        if not linked and found.st_nlink > 1:
+            raise _linked(file)
         with open(descriptor, "rb", closefd=False) as opened:
             data = opened.read(MAX_BYTES + 1)
     finally:
@@ -126,6 +136,14 @@ def _read(file: Path) -> bytes:
             fix="is it the right file?",
         )
     return data
+
+
+def _linked(file: Path) -> ConfigError:
+    return ConfigError(
+        "is a link, or has another name elsewhere",
+        file=str(file),
+        fix="include the file itself, or put a copy there",
+    )
 
 
 def _real(file: Path) -> str:
@@ -175,7 +193,7 @@ class _Gathering:
             raise self._error(file, mount, f"includes itself: {shown}")
         if len(chain) > MAX_INCLUDE_DEPTH:
             raise self._error(file, mount, f"more than {MAX_INCLUDE_DEPTH} includes deep: {shown}")
-        text = read_text(target)
+        text = read_text(target, linked=False)
         if text is None:
             raise self._error(file, mount, f"there is no file {name}: {shown}")
         self.chars += len(text)

@@ -70,12 +70,16 @@ def check_key(text: str) -> SessionKey:
     if not text.strip():
         raise UserError("empty session key", fix="name a session, for example agent:main:main")
     for ch in text:
-        if ch in _BIDI or unicodedata.category(ch) in {"Cc", "Cs", "Zl", "Zp"}:
+        if _deceives(ch):
             raise UserError(
                 f"session key {one_line(text[:80], 60)!r} holds the character U+{ord(ch):04X}",
                 fix="use printable characters only",
             )
     return SessionKey(text)
+
+
+def _deceives(ch: str) -> bool:
+    return ch in _BIDI or unicodedata.category(ch) in {"Cc", "Cs", "Zl", "Zp"}
 
 
 def normalize_agent_id(text: str | None) -> AgentId:
@@ -174,10 +178,12 @@ def peer_id(channel: str, text: str) -> str:
     """A person's or group's id on a service, as keys have it: in lower case, and no two alike.
 
     An id that would be confused with another (`Alice` with `alice`), that could be read as
-    more than an id (`1:thread:2`) or that is very long gets a mark: `alice~3bc51062973c458d`.
+    more than an id (`1:thread:2`), that holds what no key may hold, or that is very long gets a
+    mark: `alice~3bc51062973c458d`.
     """
-    if len(text) > _MAX_ID_CHARS:
-        return _marked(text[:40].strip().lower().replace(":", "_"), text)
+    if len(text) > _MAX_ID_CHARS or (not text.isprintable() and any(map(_deceives, text))):
+        shown = "".join(ch for ch in text[:40] if not _deceives(ch))
+        return _marked(shown.strip().lower().replace(":", "_"), text)
     if channel in _BY_PHONE and _PHONE.fullmatch(text.strip()):
         return re.sub(r"[^+0-9]", "", text)
     plain = text.strip().lower()
@@ -213,13 +219,20 @@ def _linked_name(channel: str, peer: str, links: Mapping[str, Collection[str]]) 
     return ""
 
 
-def thread_key(base: str, thread: str | None, *, own_chat: bool = False) -> SessionKey:
+def thread_key(
+    base: str,
+    thread: str | None,
+    *,
+    own_chat: bool = False,
+    mark: Literal["thread", "topic"] = "thread",
+) -> SessionKey:
     """The key of a thread in a chat.
 
     `own_chat`: the service gives a thread a chat id of its own, so its base is its key already.
+    `mark` is what the service calls it.
     """
     thread = (thread or "").strip().lower()
-    return check_key(base if own_chat or not thread else f"{base}:thread:{thread}")
+    return check_key(base if own_chat or not thread else f"{base}:{mark}:{thread}")
 
 
 def thread_parent(key: str | None) -> SessionKey | None:

@@ -223,6 +223,8 @@ class Occasion:
 
 
 DIRECT: Final = Occasion()
+# Ways in whose replies nobody has to carry: they see the run's events and its transcript.
+UNCARRIED: Final = frozenset({"webchat", "agent", "cli", "wake"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ FORWARDING = frozenset(
     {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
 )
 _SINGLE = ("host", "origin", "authorization")
+_TWO_LENGTHS = frozenset({"content-length", "transfer-encoding"})  # a proxy may believe the other
 _SECRETS = frozenset(
     {"token", "accesstoken", "authtoken", "devicetoken", "gatewaytoken", "password", "secret"}
     | {"apikey", "authorization"}
@@ -103,7 +104,8 @@ class Door:
             is_forwarded=not FORWARDING.isdisjoint(found),
             is_browser="origin" in found or any(name.startswith("sec-fetch-") for name in found),
             has_secret_in_query=_has_secret(query),
-            is_malformed=any(len(found.get(name, ())) > 1 for name in _SINGLE),
+            is_malformed=any(len(found.get(name, ())) > 1 for name in _SINGLE)
+            or found.keys() >= _TWO_LENGTHS,
             target_bytes=len(path) + len(query),
             user_agent=one["user-agent"],
         )
@@ -131,16 +133,7 @@ class Entrance:
 
     def admit(self, door: Door) -> None:
         """Let the request in, or raise Barred."""
-        if door.is_malformed:
-            raise Barred(400, "a header that may stand once stands twice")
-        if door.target_bytes > _MAX_TARGET_BYTES:
-            raise Barred(414, "the address is too long")
-        if door.has_secret_in_query:
-            raise Barred(
-                400,
-                "a secret in the query of a URL is not accepted",
-                fix="URLs are logged and remembered: send it in the Authorization header",
-            )
+        self.check_shape(door)
         place = read_host(door.host, self.scheme)
         if place is None or not self._is_ours(place, door):
             raise Barred(
@@ -153,6 +146,19 @@ class Entrance:
                 403,
                 "pages of this origin may not call the gateway",
                 fix="open the gateway's own page, or add it to gateway.controlUi.allowedOrigins",
+            )
+
+    def check_shape(self, door: Door) -> None:
+        """What holds for every request, whoever sends it and by what name; or raise Barred."""
+        if door.is_malformed:
+            raise Barred(400, "a header stands twice, or the body has two lengths")
+        if door.target_bytes > _MAX_TARGET_BYTES:
+            raise Barred(414, "the address is too long")
+        if door.has_secret_in_query:
+            raise Barred(
+                400,
+                "a secret in the query of a URL is not accepted",
+                fix="URLs are logged and remembered: send it in the Authorization header",
             )
 
     def _is_ours(self, place: Place, door: Door) -> bool:

@@ -4,6 +4,7 @@ from homarus.config.resolve import agents, default_agent
 from homarus.core.message import Json
 from homarus.core.pulse import Pulse
 from homarus.gateway.host import Host
+from homarus.gateway.lines import describe
 from homarus.gateway.rows import index_path
 
 FRESH_MS = 60_000
@@ -24,15 +25,22 @@ async def look(host: Host, pulse: Pulse) -> dict[str, Json]:
         "ok": not pulse.is_red,
         "ts": host.clock.now_ms(),
         "durationMs": round((host.clock.monotonic() - started) * 1000),
-        "channels": {},
-        "channelOrder": [],
-        "channelLabels": {},
+        **_channels(host),
         "heartbeatSeconds": 0,
         "defaultAgentId": default,
         "agents": rows,
         "sessions": own["sessions"],
         "loop": loop_figures(pulse),
     }
+
+
+def _channels(host: Host) -> dict[str, Json]:
+    """Every channel and its accounts, as they were when somebody last looked."""
+    told = describe(host, {}, host.clock.now_ms())
+    for name, row in told["channels"].items():
+        accounts = {each["accountId"]: each for each in told["channelAccounts"][name]}
+        told["channels"][name] = {**row, "accounts": accounts}
+    return {key: told[key] for key in ("channels", "channelOrder", "channelLabels")}
 
 
 def loop_figures(pulse: Pulse) -> dict[str, Json]:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome
+from homarus.channels.base import Capabilities, Listens
 from homarus.config.load import Loaded
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
@@ -19,6 +20,34 @@ from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
 from homarus.store.journal import Acceptance, Accepted
 from homarus.tools.registry import Registry
+from homarus.tools.tool import Mail
+
+if TYPE_CHECKING:
+    from homarus.channels.switchboard import LineStatus
+
+
+class Switchboard(Protocol):
+    """The chat channels at work: channels/switchboard.py has the real one."""
+
+    def status(self) -> "tuple[LineStatus, ...]":
+        """Every account the config names, and how it is."""
+        ...
+
+    async def probe(self, channel: str, account: str) -> str:
+        """Who we are there, as the service says; ChannelError when something is wrong."""
+        ...
+
+    async def stop(self, channel: str, account: str) -> None:
+        """Until the next start or reload."""
+        ...
+
+    def listener(self, path: str) -> Listens | None:
+        """The account that services call under this path."""
+        ...
+
+    def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
+        """What an account can carry, and the names of the small protocols it has."""
+        ...
 
 
 class Host(Protocol):
@@ -35,6 +64,12 @@ class Host(Protocol):
     lanes: Lanes
     hooks: Hooks
     restart: Callable[[], None] | None  # begins the process anew, once something serves it
+
+    @property
+    def switchboard(self) -> Switchboard: ...
+
+    @property
+    def mail(self) -> Mail: ...
 
     def agent(self, agent_id: str) -> Agent:
         """An agent with its workspace in place; UnknownName when there is none."""

@@ -1,7 +1,7 @@
-"""HTTP: one port for the WebSocket and for plain requests, which `pages` answers.
+"""HTTP: one port for the WebSocket, for chat services that call us, and for plain requests.
 
-Every request passes the door first. A request that does not come whole within the time for a
-handshake is not waited for.
+Every request passes the door first, `webhooks` answers services and `pages` the rest. A request
+that does not come whole within the time for a handshake is not waited for.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from weakref import WeakSet
 
 import h11
 from uvicorn import Config, Server
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from homarus.core.errors import UserError
+from homarus.core.errors import Unavailable, UserError
 from homarus.gateway.client import Connection
 from homarus.gateway.door import Barred, Door
 from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, MAX_HELLO_BYTES
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
     from websockets.http11 import Request as Upgrade
 
+    from homarus.channels.base import Listens
     from homarus.gateway.pages import Pages
+    from homarus.gateway.webhooks import Webhooks
 
 _WIRE = "homarus.wire"
 MAX_STRANGERS = 2_000
+MAX_SPILT_BYTES = 8 << 20  # of a body whose request was answered without it
 _LINGER_S = 2.0  # for a client that was hung up on to take the reason
 
 
@@ -45,6 +48,7 @@ class Plain(H11Protocol):
     max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request; each is an open file
     _waiting: ClassVar[WeakSet["Plain"]] = WeakSet()
     _alarm: asyncio.TimerHandle | None = None
+    _spilt = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
@@ -54,12 +58,37 @@ class Plain(H11Protocol):
             self._set_alarm()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_spilling():
+            self._spilt += len(data)
+            if self._spilt > MAX_SPILT_BYTES:
+                self.transport.abort()
+                return
         super().data_received(data)
         whole = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
         if whole or self.transport.get_protocol() is not self:  # else it became a WebSocket
             self._stop_alarm()
         elif self._alarm is None:
             self._set_alarm()
+
+    def _is_spilling(self) -> bool:
+        """Whether a request was answered before its body came, and the body goes on."""
+        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
+        return bool(cycle and cycle.response_complete) and self.conn.their_state is h11.SEND_BODY
+
+    def eof_received(self) -> None:
+        """The client says no more; half a request is none."""
+        if self.conn.their_state is h11.SEND_BODY:
+            self.send_400_response("The request ended before its body did.")
+
+    def send_400_response(self, msg: str) -> None:
+        """Tell it once: nonsense after an answer only ends the connection."""
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.close()
+            return
+        super().send_400_response(msg)
+        if self.cycle is not None:  # what answers the request must not answer too
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_alarm()
@@ -123,9 +152,20 @@ class Site:
 
         return Pages(self._gateway, page=self._page, metrics=self._metrics)
 
+    @cached_property
+    def _webhooks(self) -> "Webhooks":
+        from homarus.gateway.webhooks import Webhooks
+
+        return Webhooks(self._gateway.clock)
+
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            self._gateway.gate.admit(Door.from_scope(scope))
+            door = Door.from_scope(scope)
+            if listener := self._listener(scope):
+                self._gateway.gate.entrance.check_shape(door)
+                await self._webhooks.answer(listener, door, scope, receive, send)
+                return
+            self._gateway.gate.admit(door)
             if scope["type"] == "websocket":
                 if self._gateway.strangers >= MAX_STRANGERS:
                     raise Barred(503, "too many connections that say nothing", after_s=5)
@@ -139,6 +179,17 @@ class Site:
             if scope["type"] == "websocket":
                 # uvicorn takes a refusal for an unfinished handshake: it would log an error.
                 scope["extensions"][_WIRE]["wire"].handshake_complete = True
+
+    def _listener(self, scope: "Scope") -> "Listens | None":
+        """The account that this request is for; it may be known by any name."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return None
+        try:
+            switchboard = self._gateway.host.switchboard
+        except Unavailable as exc:
+            raise Barred(503, exc.message, after_s=2) from None
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        return switchboard.listener(path.decode("latin-1"))
 
 
 def open_sockets(listen: Listen) -> list[socket.socket]:

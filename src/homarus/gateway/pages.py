@@ -57,6 +57,8 @@ class Pages:
         body = {"error": {"message": str(barred), "type": kind}}
         response = JSONResponse(body, barred.status, headers)
         if scope["type"] == "http":
+            if barred.status == 400:  # who knows what else stands in what it sends
+                response.headers["Connection"] = "close"
             await response(scope, receive, send)
             return
         await receive()

@@ -144,7 +144,9 @@ class Peer:
             port,
             ssl=context,
             server_hostname=host if context else None,
-            happy_eyeballs_delay=_SECOND_TRY_S,
+            # On this machine there is nothing to race for, and who is cancelled in a race that is
+            # just won leaves the socket open (CPython's staggered_race).
+            happy_eyeballs_delay=None if _is_loopback(host) else _SECOND_TRY_S,
         )
         self._lines.add(line)
         return line

@@ -1,22 +1,28 @@
-"""The line in front of a message that says from whom, from where and when it came.
+r"""A message as the model reads it: from whom, from where and when, and what came with it.
 
-    [Telegram ann +2m Tue 2026-02-17 13:34 CET] Are you there?
+    [Telegram Ann id:42 +2m Tue 2026-02-17 13:34 CET] Are you there?
+    [media attached: /home/me/.openclaw/media/inbound/cat.png (image/png)]
 
-A model has no clock and no eyes: what changes from message to message stands here, with the
-message, and not in the system prompt, which stays the same. Whoever shows the conversation to a
-person takes the line off again. Pure.
+In a group the line names the group, the words begin with who says them, and what was said there
+since our last answer stands before it all. A model has no clock and no eyes: what changes from
+message to message stands here, with the message, and not in the system prompt, which stays the
+same. Whoever shows the conversation to a person takes all of it off again (`strip`).
+
+Names, titles, file names and quotes are other people's: they cannot make a line of their own. A
+line of the message itself that looks like one of ours is told with a `\` before it. Pure.
 """
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from homarus.core.message import Inbound
-from homarus.core.text import one_line
+from homarus.core.message import Inbound, Media
+from homarus.core.text import clip_middle, one_line
 from homarus.core.value import dataclass
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_DATED = re.compile(r"\[[^\[\]\n]{0,200}?\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}[^\[\]\n]{0,60}\] ?")
+_DATED = re.compile(r"\[[^\[\]\n]{0,400}?\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}[^\[\]\n]{0,60}\] ?")
 _KNOWS_TIME = "Current time:"
 # How a service is written, where that is not its id with a capital.
 _TITLES: Final = {
@@ -33,9 +39,10 @@ _TITLES: Final = {
 # A header that names its chat service and has no date.
 _CHANNELS = (
     "WebChat", "WhatsApp", "Telegram", "Signal", "Slack", "Discord", "Google Chat", "iMessage",
-    "Teams", "Matrix", "Zalo", "BlueBubbles",
+    "Teams", "Matrix", "Zalo", "BlueBubbles", "IRC", "XMPP", "SMS",
 )  # fmt: skip
-_NAMED = re.compile(rf"\[(?:{'|'.join(_CHANNELS)})(?: [^\[\]\n]{{0,200}})?\] ?")
+_NAMED = re.compile(rf"\[(?:{'|'.join(_CHANNELS)})(?: [^\[\]\n]{{0,400}})?\] ?")
+_STAMPED = re.compile(rf"\[(?:{'|'.join(_WEEKDAYS)}) \d{{4}}-")  # a time, and no service
 # What the original puts before that: facts about the message, as JSON in a fence.
 _FACTS = re.compile(
     r"(?:Conversation info|Sender) \(untrusted metadata\):\n```json\n[^`]{0,4000}\n```\s*"
@@ -44,6 +51,19 @@ _MESSAGE_ID = re.compile(r"\n?[ \t]{0,8}\[message_id: [^\[\]\n]{1,200}\][ \t]{0,
 _OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # in by the gateway, not by a service
 _NOTES, _NOTES_END = "<recent_notes>\n", "\n</recent_notes>\n\n"
 _MAX_PART = 80
+_MAX_QUOTED_CHARS: Final = 1_000
+BEFORE: Final = "[Chat messages since your last reply - for context]"
+CURRENT: Final = "[Current message - respond to this]"
+# Where a line begins for whoever reads it, and what ours begin with.
+_LINE = r"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))[ \t\u200b-\u200f\u2060\ufeff]*"
+_OURS = (
+    r"(?:[\[\uff3b]\s*(?:Chat messages since|Current message|Replying to|/Replying|Forwarded"
+    rf"|media (?:attached|missing)|message_id:|(?:{'|'.join(_CHANNELS)})\b"
+    r"|[^\[\]\n]{0,100}?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})|System:)"
+)
+_OPEN = re.compile(rf"({_LINE})(\\*{_OURS})", re.IGNORECASE)
+_SHUT = re.compile(rf"({_LINE})\\(\\*{_OURS})", re.IGNORECASE)
+_ENCLOSED = re.compile(r"\n\[(?:media (?:attached|missing):|Replying to) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +96,68 @@ def envelope(
         return stamp(inbound.text, inbound.at_ms, rules.own_zone)
     line = header(
         channel_title(address.channel),
-        address.chat if group else inbound.sender,
+        _place(inbound) if group else _person(inbound, "{} id:{}"),
+        forwarded=inbound.occasion.forwarded,
         at_ms=inbound.at_ms,
         previous_ms=previous_ms,
         rules=rules,
     )
-    said = f"{_part(inbound.sender)}: {inbound.text}" if group else inbound.text
-    return f"{line} {said}"
+    told = f"{line} {spoken(inbound, group=group)}"
+    return f"{BEFORE}\n{guard(inbound.before)}\n\n{CURRENT}\n{told}" if inbound.before else told
+
+
+def spoken(inbound: Inbound, *, group: bool) -> str:
+    """What a message says: in a group who says it, the words, what came with them."""
+    words = f"{speaker(inbound)}: {inbound.text}" if group else inbound.text
+    return "\n".join([guard(words), *_enclosed(inbound)])
+
+
+def speaker(inbound: Inbound) -> str:
+    """Who says something: `Ann (42)`."""
+    return _person(inbound, "{} ({})")
+
+
+def guard(text: str) -> str:
+    """The text; a line in it that looks like one of ours has a mark before it."""
+    return _OPEN.sub(r"\1\\\2", text)
+
+
+def indent(text: str) -> str:
+    """Words that follow a name: only their first line begins where a line begins."""
+    return "\n  ".join(text.splitlines())
+
+
+def _person(inbound: Inbound, form: str) -> str:
+    name, sender = _name(inbound.occasion.name), _part(inbound.sender)
+    return form.format(name, sender) if name and name != sender else sender
+
+
+def _place(inbound: Inbound) -> str:
+    title, chat = _name(inbound.occasion.title), _part(inbound.address.chat)
+    topic = _part(inbound.address.thread or "")
+    named = f"{title} id:{chat}" if title and title != chat else chat
+    return f"{named} topic:{topic}" if topic else named
+
+
+def _enclosed(inbound: Inbound) -> Iterator[str]:
+    """What came with the words: files, and what they answer."""
+    yield from map(_file, inbound.media)
+    occasion = inbound.occasion
+    if occasion.quoted:
+        whom = "you" if occasion.answers_us else "a message"
+        named = f" id:{_part(occasion.reply_to)}" if occasion.reply_to else ""
+        quoted = clip_middle(occasion.quoted.strip(), _MAX_QUOTED_CHARS)
+        yield f"[Replying to {whom}{named}]\n{guard(quoted)}\n[/Replying]"
+
+
+def _file(media: Media) -> str:
+    kind = _part(media.mime) or media.kind
+    if not media.path:
+        name = _part(media.name) or f"a {media.kind}"
+        why = _part(media.problem, 200) or "it could not be had"
+        return f"[media missing: {name} ({kind}): {why}]"
+    name = f", {_part(media.name)}" if media.name else ""
+    return f"[media attached: {_part(media.path, 500)} ({kind}{name})]"
 
 
 def header(
@@ -91,12 +166,15 @@ def header(
     *,
     host: str = "",
     ip: str = "",
+    forwarded: str = "",
     at_ms: int = 0,
     previous_ms: int = 0,
     rules: Rules = NO_RULES,
 ) -> str:
     """The line itself: `[Channel sender host ip +elapsed weekday time]`."""
-    parts = [_part(channel) or "Channel", _part(sender), _part(host), _part(ip)]
+    parts = [_part(channel) or "Channel", _part(sender, 2 * _MAX_PART), _part(host), _part(ip)]
+    if forwarded:
+        parts.append(f"forwarded from {_part(forwarded)}")
     if rules.elapsed and at_ms and previous_ms and at_ms >= previous_ms:
         parts.append(f"+{elapsed(at_ms - previous_ms)}")
     if rules.timestamp and at_ms:
@@ -125,11 +203,17 @@ def elapsed(span_ms: int) -> str:
     return f"{seconds // 86_400}d"
 
 
-def _part(text: str) -> str:
+def _name(text: str) -> str:
+    """A name that says nothing of who speaks: `Bob (7): yes` is no way to be called."""
+    return _part(text.translate(_NAMELY))
+
+
+def _part(text: str, max_chars: int = _MAX_PART) -> str:
     """A part that cannot end the line it stands in."""
-    return one_line(text.translate(_PLAIN), _MAX_PART).strip()
+    return one_line(text.translate(_PLAIN), max_chars).strip()
 
 
+_NAMELY: Final = str.maketrans(dict.fromkeys(":()[]\uff1a\uff08\uff09", " "))
 _PLAIN: Final = str.maketrans({"[": "(", "]": ")", "\r": " ", "\n": " "})
 
 
@@ -158,7 +242,17 @@ def strip(text: str) -> str:
         text = text[end + len(_NOTES_END) :]
     while facts := _FACTS.match(text):
         text = text[facts.end() :]
+    if text.startswith(BEFORE) and (at := text.find(f"\n\n{CURRENT}\n")) >= 0:
+        text = text[at + len(CURRENT) + 3 :]
     named = _DATED.match(text) or _NAMED.match(text)
     if named:
+        of_service = not _STAMPED.match(text)
         text = text[named.end() :]
+        text = _bare(text) if of_service else text
     return _MESSAGE_ID.sub("", text)
+
+
+def _bare(text: str) -> str:
+    """A service's message without what came with it."""
+    enclosed = _ENCLOSED.search(text)
+    return _SHUT.sub(r"\1\2", text[: enclosed.start()] if enclosed else text)

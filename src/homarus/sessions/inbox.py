@@ -31,6 +31,7 @@ from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound, Wishes
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
+from homarus.sessions.envelope import speaker
 from homarus.sessions.queue import (
     QueueSettings,
     collect_prompt,
@@ -438,9 +439,10 @@ def _shrink(item: _Item[Outcome]) -> _Item[Outcome]:
     inbound = item.inbound
     pictures = len(inbound.images)
     note = f" [{pictures} picture{'' if pictures == 1 else 's'}]" if pictures else ""
-    bare = replace(inbound, text="", images=())
+    bare = replace(inbound, text="", images=(), media=())
     rows = tuple(replace(row, inbound=bare) for row in item.rows)
-    return replace(item, rows=rows, line=summary_line(inbound.text) + note)
+    who = "" if inbound.occasion.kind == "direct" else f"{speaker(inbound)}: "
+    return replace(item, rows=rows, line=who + summary_line(inbound.text) + note)
 
 
 def _summary(lost: Sequence[_Item[Outcome]]) -> str:
@@ -449,12 +451,20 @@ def _summary(lost: Sequence[_Item[Outcome]]) -> str:
     return summary_prompt(len(lost), lines[-lost[-1].settings.cap :] if lost else ())
 
 
+def _said(items: Sequence[_Item[Outcome]]) -> list[str]:
+    """What each message says; of several people, each says who."""
+    messages = [item.inbound for item in items]
+    if len({message.sender for message in messages}) == 1:
+        return [message.text for message in messages]
+    return [f"{speaker(message)}: {message.text}" for message in messages]
+
+
 def _question(items: Sequence[_Item[Outcome]], lost: Sequence[_Item[Outcome]]) -> str:
     """The words of a question; "" when they are the first row's own."""
     if len(items) > 1 and all(item.is_paused for item in items) and not lost:
-        return "\n".join(item.inbound.text for item in items)
+        return "\n".join(_said(items))
     if len(items) > 1:
-        return collect_prompt([item.inbound.text for item in items], _summary(lost))
+        return collect_prompt(_said(items), _summary(lost))
     if lost:
         return f"{_summary(lost)}\n\n{items[0].inbound.text}"
     return ""

@@ -14,9 +14,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar, get_args
 
-from homarus.config.schema import Queue
+from homarus.config.schema import InboundWait, Queue
 from homarus.core.errors import UserError
-from homarus.core.message import Json
+from homarus.core.message import UNCARRIED, Json
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.sessions.directives import QueueSetting, Setting, extract_queue
@@ -183,3 +183,10 @@ def to_fields(setting: QueueSetting) -> dict[str, Json]:
     values = (setting.mode, setting.debounce_ms, setting.cap, setting.drop)
     said = {name: one.value for name, one in zip(FIELDS, values, strict=True) if one}
     return {**(dict.fromkeys(FIELDS) if setting.reset else {}), **said}
+
+
+def pause_ms(rules: InboundWait, channel: str) -> int:
+    """How long a person may go on writing before the first message is answered."""
+    if channel in UNCARRIED:
+        return 0
+    return rules.by_channel.get(channel, rules.debounce_ms)

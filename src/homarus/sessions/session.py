@@ -389,6 +389,14 @@ class Sessions:
         session = self._held.get(key)
         return session.record.data if session else {}
 
+    async def data(self, key: str) -> Mapping[str, Json] | None:
+        """What a session's record says; None when there is no such session."""
+        session = self._held.get(key)
+        if session:
+            return session.record.data
+        record = await self._store.session(key)
+        return record.data if record else None
+
     def last_ms(self, key: str) -> int | None:
         """When something was last said in a session at hand; None when nothing was."""
         session = self._held.get(key)

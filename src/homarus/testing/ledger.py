@@ -90,7 +90,7 @@ class Offer(_Body):
 
     text: str
     chat: str = "chat"
-    sender: str = "person"
+    sender: str = ""  # "": the chat is one person's
     id: str = ""
     nonce: str = ""
     marks: tuple[str, ...] = ("{nonce}",)
@@ -194,7 +194,8 @@ class Books:
             message = Offered(message_id, nonce, marks, offer.chat, text, time.time())
             self.messages[message_id] = message
         for _ in range(offer.copies):
-            self._updates.append(_Update(self._next_update, message, offer.sender, text))
+            sender = offer.sender or message.chat
+            self._updates.append(_Update(self._next_update, message, sender, text))
             self._next_update += 1
         return message
 

@@ -24,21 +24,29 @@ class StreamServer:
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
+        await self.listen()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.hang_up()
+        # Not told of the test's own exception: it would come back wrapped in a group.
+        await self._group.__aexit__(None, None, None)
+        await _turn()  # the last sockets are closed
+
+    async def listen(self) -> None:
+        """Let clients in, on the port there was, if there was one."""
         self._server = await asyncio.start_server(
             self._accept, self._host, self._port, limit=1 << 20
         )
         self._port = self._server.sockets[0].getsockname()[1]
-        return self
 
-    async def __aexit__(self, *_exc: object) -> None:
+    async def hang_up(self) -> None:
+        """Let nobody in, and cut off who is there: as if the service was down."""
         if self._server is not None:
             self._server.close()
         await _turn()  # who was let in a moment ago gets a task
         for task in self._tasks:
             task.cancel()
-        # Not told of the test's own exception: it would come back wrapped in a group.
-        await self._group.__aexit__(None, None, None)
-        await _turn()  # the last sockets are closed
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._group.create_task(self._talk_to(reader, writer))

@@ -9,15 +9,15 @@ when it has pictures or details to give.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeAlias, get_type_hints
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from homarus.core.errors import ToolError
-from homarus.core.message import Image, Json, Text
+from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 
@@ -41,14 +41,75 @@ async def nobody(question: Question) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """What became of a message that was handed over; `why` says what went wrong.
+
+    `queued`: it goes out as soon as it can. `unknown`: it may have arrived.
+    """
+
+    state: Literal["sent", "queued", "unknown", "failed"]
+    message_id: str = ""
+    why: str = ""
+
+
+class Mail(Protocol):
+    """How a tool reaches chats. What a service cannot do is a ToolError, what fails there, too."""
+
+    def accounts(self) -> Sequence[tuple[str, str]]:
+        """The accounts at work: channel and account."""
+        ...
+
+    def find(
+        self,
+        target: str,
+        *,
+        channel: str = "",
+        account: str = "",
+        thread: str = "",
+        here: Address | None = None,
+    ) -> Address:
+        """The chat that is meant; what is not named is as here."""
+        ...
+
+    async def knows(self, agent: str, to: Address) -> bool:
+        """Whether an agent has talked there, or its owner has named the chat or the person."""
+        ...
+
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        """Files by their names in the workspace; those that cannot be had say why."""
+        ...
+
+    async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+        """Have a message sent, once for one key, and wait a little for its receipt."""
+        ...
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        """React to a message; "" takes the reaction back."""
+        ...
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None: ...
+
+    async def delete(self, to: Address, message_id: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know about the run it serves."""
+    """What a tool may know about the run it serves.
+
+    `here` is the chat that is answered, `message_id` the message there. `mail` is missing where
+    no chat can be reached.
+    """
 
     session_key: str
     agent: str
     workspace: Path
     ask: Ask = nobody
     progress: Callable[[str], None] = field(default=lambda _text: None)
+    here: Address | None = None
+    message_id: str = ""
+    run_id: str = ""
+    call_id: str = ""
+    mail: Mail | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
+from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, last_chat
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import Place, describe, read_report
 from homarus.agent.workspace import seed
 from homarus.core.errors import UserError
+from homarus.core.message import Address
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import Model
 
@@ -171,3 +173,46 @@ def test_the_originals_report_is_read_and_ours_has_all_its_keys(home: Path) -> N
 def test_a_damaged_report_is_no_harm(kept: object) -> None:
     report = read_report(kept)
     assert report is None or describe(report, detail=True)
+
+
+def test_a_chat_is_told_what_the_config_says_of_its_group_and_topic(home: Path) -> None:
+    channels = {
+        "telegram": {
+            "groups": {
+                "-1": {"systemPrompt": "Be kind. ", "topics": {"5": {"systemPrompt": "Be brief."}}},
+                "*": {"systemPrompt": "Be wary."},
+            },
+            "accounts": {"Work": {"reactionLevel": "extensive"}},
+        }
+    }
+
+    def told(*place: str, thread: str | None = None) -> Chat:
+        chat, account = place
+        return chat_of(channels, Address("telegram", chat, account, thread))
+
+    assert told("-1", "default") == Chat("Be kind.")
+    assert told("-1", "default", thread="5") == Chat("Be kind.\n\nBe brief.")
+    assert told("-2", "work", thread="5") == Chat("Be wary.", "extensive")
+    assert chat_of(channels, Address("irc", "-1")) == NO_CHAT
+    assert chat_of({"x": None}, Address("x", "1")) == NO_CHAT
+    text = (
+        Composer()
+        .compose(agent(home), GROUP, LARGE, TOOLS, extra="Now.", chat=told("-1", "default"))
+        .text
+    )
+    assert "Be kind.\n\nNow." in text
+
+
+def test_who_can_write_is_told_how_to_answer_and_react(home: Path) -> None:
+    spec = ToolSpec("message", "Write.", {"type": "object", "properties": {}})
+    chat = Chat(reactions="minimal")
+    without = Composer().compose(agent(home), MAIN, LARGE, TOOLS, chat=chat).text
+    assert "## Reply Tags" not in without and "## Reactions" not in without
+    text = Composer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
+    assert "## Reply Tags" in text and "## Reactions" in text and "Use `message`" in text
+
+
+def test_where_a_session_was_last_spoken_to() -> None:
+    entry = {"lastChannel": "irc", "lastTo": "#room", "lastThreadId": 5}
+    assert last_chat(entry) == Address("irc", "#room")
+    assert last_chat({}) == Address("", "")

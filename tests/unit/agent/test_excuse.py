@@ -13,6 +13,7 @@ from homarus.core.errors import (
     ConfigError,
     ContextOverflow,
     HomarusError,
+    MissingExtra,
     Overloaded,
     ProviderError,
     RateLimited,
@@ -27,6 +28,7 @@ RAW = '{"error": {"type": "x", "message": "sk-ant-123 at https://vendor.example"
 MADE: dict[type[HomarusError], HomarusError] = {
     AllFailed: AllFailed((AuthFailed(RAW), Overloaded(RAW))),
     SendFailed: SendFailed(RAW, retryable=False),
+    MissingExtra: MissingExtra("the channel", "channel"),
 }
 CLASSES = [
     kind

@@ -1,166 +1,45 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from homarus.agent.agent import Agent
 from homarus.agent.books import Books
 from homarus.agent.reply.excuse import excuse
-from homarus.agent.reply.shaping import shape_reply
 from homarus.agent.reply.wording import EMPTY
-from homarus.agent.run import Outcome, Runner
-from homarus.agent.spend import Spend
+from homarus.agent.run import Outcome
 from homarus.config import schema
-from homarus.core.bus import Bus
 from homarus.core.errors import (
-    DiskFull,
     LeaseLost,
     Overloaded,
-    ProviderError,
     RunBroke,
     RunStuck,
     UnknownName,
     WentInCircles,
 )
 from homarus.core.event import RunEnded, TextAdded
-from homarus.core.lanes import Lanes
 from homarus.core.message import (
+    NO_EXTRAS,
     Address,
+    Extras,
     Inbound,
     Message,
     Outbound,
     ToolCall,
     ToolReturn,
     Wishes,
-    user,
 )
-from homarus.core.watchdog import Watchdog
 from homarus.plugins.caller import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
 from homarus.providers.base import Delta, Provider, Request, TextDelta
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
-from homarus.sessions.session import Sessions
-from homarus.store.base import Unit
 from homarus.store.journal import Accepted, Lease, Parcel
-from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang, ScriptedProvider, say
-from homarus.testing.memory_store import MemoryStore
-from homarus.tools.builtin import files
-from homarus.tools.registry import Registry
-from homarus.tools.tool import nobody
-
-KEY = "agent:main:main"
-
-
-def message(text: str = "hi", wishes: Wishes | None = None) -> Inbound:
-    return Inbound("1", Address("test", "1"), "ann", text, wishes=wishes or Wishes(), run_id="r1")
-
-
-class SlowStore(MemoryStore):
-    """A store that takes its time to commit, or cannot."""
-
-    commit_s = 0.0
-    fails = False
-
-    @asynccontextmanager
-    async def commit(self) -> AsyncIterator[Unit]:
-        async with super().commit() as unit:
-            yield unit
-            if self.fails:
-                raise DiskFull("no room to write", fix="free some")
-            if self.commit_s:
-                await asyncio.sleep(self.commit_s)
-
-
-class Stage:
-    """A Runner on a store in memory and a scripted model."""
-
-    def __init__(self, folder: Path, *script: Message | ProviderError | Hang) -> None:
-        self.provider: Provider = ScriptedProvider(script)
-        self.bus, clock, self.store = Bus(), FakeClock(patient=False), SlowStore()
-        self.sessions = Sessions(self.store, clock)
-        self.steering: list[Accepted] = []
-        self.steered: Callable[[], None] = lambda: None
-        self.window, self.hooks = 200_000, Hooks()
-        self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
-        self.posted = 0
-        self.stranded: list[str] = []
-        self.wishes: list[Wish] = []
-        self.runner = Runner(
-            sessions=self.sessions,
-            store=self.store,
-            bus=self.bus,
-            lanes=Lanes(),
-            clock=clock,
-            tools=lambda _agent: Registry.from_modules(files),
-            agent=lambda _id: self.agent,
-            connect=self.connect,
-            ask=lambda _inbound: nobody,
-            steering=self.steer,
-            words=lambda _key, inbound: inbound.text,
-            pack=self.pack,
-            posted=self.note_post,
-            stranded=self.stranded.extend,
-            watchdog=Watchdog(),
-            spend=Spend(self.store, schema.Spend, clock.now_ms, str),
-            hooks=self.hooks,
-            shape=lambda session, inbound, thinking, _anew: shape_reply(
-                schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
-            ),
-            grace_s=0.05,
-        )
-
-    def steer(self, _key: str) -> list[Accepted]:
-        told, self.steering = self.steering, []
-        if told:
-            self.steered()
-        return told
-
-    def pack(self, inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
-        return [Parcel(f"{run}:{first}", run, inbound.address, text, 0, 10)]
-
-    def note_post(self) -> None:
-        self.posted += 1
-
-    async def accept(self, inbound: Inbound) -> Accepted:
-        return (await self.store.journal.accept(KEY, inbound, at_ms=1)).row
-
-    def row(self, id_: str = "r1") -> Accepted:
-        found = asyncio.run(self.store.journal.accepted(id_))
-        assert found is not None
-        return found
-
-    def parcels(self) -> list[str]:
-        return [parcel.text for parcel in asyncio.run(self.store.journal.parcels())]
-
-    async def connect(self, wish: Wish) -> tuple[Provider, Model]:
-        self.wishes.append(wish)
-        return self.provider, Model("p", "m", reasoning=True, window=self.window)
-
-    def run(self, inbound: Inbound, also: Callable[[], object] = lambda: None) -> Outcome:
-        async def main() -> Outcome:
-            with self.bus.subscribe() as events:
-                asyncio.get_running_loop().call_later(0.02, also)
-                try:
-                    return await self.runner(KEY, [await self.accept(inbound)])
-                finally:
-                    events.close()
-                    facts = [event.fact async for event in events]
-                    self.ended = [fact for fact in facts if isinstance(fact, RunEnded)]
-
-        return asyncio.run(main())
-
-    def messages(self) -> list[tuple[str, str]]:
-        async def main() -> list[tuple[str, str]]:
-            session = await self.sessions.load(KEY, "main")
-            return [(m.role, m.text) for m in session.messages]
-
-        return asyncio.run(main())
+from tests.unit.agent.running import KEY, Stage, broken_off, message
 
 
 def test_an_answer_is_saved_and_is_the_outcome(tmp_path: Path) -> None:
@@ -250,35 +129,6 @@ def test_a_run_the_program_ends_settles_nothing_and_is_gone_on_with(tmp_path: Pa
     asyncio.run(main())
     assert stage.messages() == [("user", "hi"), ("assistant", "whole")]
     assert (stage.row().state, stage.row().attempts) == ("answered", 2)
-
-
-def broken_off(stage: Stage, *messages: Message, started: Sequence[str] = ()) -> Accepted:
-    """A run that was killed after it had saved these."""
-
-    async def main() -> Accepted:
-        row = await stage.accept(message())
-        session = await stage.sessions.load(KEY, "main")
-        async with stage.store.journal.lease(f"session:{KEY}") as lease:
-            await session.begin(
-                user("hi"),
-                provider="p",
-                model="m",
-                also=lambda unit, entries: unit.start(
-                    [row.id], lease, run=row.id, session_id=session.session_id,
-                    entry=entries[-1].id,
-                ),
-            )  # fmt: skip
-            if messages:
-                await session.append(*messages)
-            async with stage.store.journal.commit() as unit:
-                for call_id in started:
-                    unit.call_started(row.id, lease, call_id)
-        stage.sessions = Sessions(stage.store, FakeClock(patient=False))
-        found = await stage.store.journal.accepted(row.id)
-        assert found is not None
-        return found
-
-    return asyncio.run(main())
 
 
 def test_a_call_that_was_not_started_is_run_when_a_run_goes_on(tmp_path: Path) -> None:
@@ -457,13 +307,18 @@ def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
     assert seen == ["hi", "session", "end "] and stage.hooks.failures == ()
 
 
-def test_a_part_that_a_hook_keeps_back_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_what_a_hook_keeps_back_takes_nothing_else_with_it(tmp_path: Path) -> None:
+    seen: list[str] = []
+
     class Censor:
         @hook
         def message_sending(self, outbound: Outbound) -> Refusal | None:
-            return Refusal("not this") if outbound.text == "a" else None
+            seen.append(outbound.text)
+            return Refusal("not this") if outbound.text == "a b" else None
 
-    def pack(inbound: Inbound, run: str, text: str, first: int = 0) -> list[Parcel]:
+    def pack(
+        inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
+    ) -> list[Parcel]:
         parts = enumerate(text.split(), first)
         return [Parcel(f"{run}:{at}", run, inbound.address, part, 0, 10) for at, part in parts]
 
@@ -471,7 +326,8 @@ def test_a_part_that_a_hook_keeps_back_takes_no_other_with_it(tmp_path: Path) ->
     stage.runner._pack = pack
     stage.hooks.register(Censor(), "censor")
     assert stage.run(message()).status == "answered"
-    assert stage.parcels() == ["b", "c", "d"]
+    assert stage.parcels() == ["c", "d"]
+    assert seen == ["a b", "c d"]  # whole, before they are cut into parts
 
 
 def test_a_run_that_is_over_but_for_its_report_can_no_longer_be_stopped(tmp_path: Path) -> None:

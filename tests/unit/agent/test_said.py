@@ -28,6 +28,8 @@ def said(name: str = "message", *, error: bool = False, **args: Any) -> Said:
         {"target": "-100:7"},
         {"target": "telegram:-100:7", "accountId": "work", "threadId": 5},
         {"to": "chat:-100:7"},
+        {"target": "telegram:work:-100:7"},
+        {"target": "-100:7:topic:5"},
         {"targets": ["9", "-100:7"], "action": "reply"},
         {"message": "", "caption": TEXT},
     ],
@@ -41,6 +43,9 @@ def test_what_is_said_here_counts(args: dict[str, Any]) -> None:
     [
         {"target": "9"},
         {"target": "7"},
+        {"target": "discord:-100:7"},
+        {"target": "telegram:home:-100:7"},
+        {"target": "-100:7:topic:6"},
         {"channel": "discord"},
         {"accountId": "home"},
         {"threadId": "6"},

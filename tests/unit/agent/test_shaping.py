@@ -15,6 +15,7 @@ from homarus.core.event import (
     RunEnded,
     RunStarted,
     TextAdded,
+    ThinkingAdded,
     ToolEnded,
     ToolProgressed,
     ToolStarted,
@@ -205,3 +206,77 @@ def test_thoughts_are_live_only_where_asked_for() -> None:
         shape = Shape(Manner(reasoning=level))
         shape.feed(TextAdded("<think>hm</think>x"))
         assert shape.thoughts == seen
+
+
+def told(shape: Shape, texts: list[str], *, saves: bool) -> list[str]:
+    """What a chat gets of a run whose messages call tools, but for the last."""
+    blocks: list[Block] = []
+    for text in texts[:-1]:
+        message = said(text, "toolUse")
+        shape.feed(TextAdded(text))
+        if saves:
+            blocks += shape.save(message)
+        shape.feed(MessageSaved(message))
+    shape.feed(TextAdded(texts[-1]))
+    blocks += shape.finish(said(texts[-1])).blocks
+    return [block.text for block in blocks]
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_message_by_message_or_at_the_end_a_chat_gets_the_same(texts: list[str]) -> None:
+    at_end = told(Shape(Manner(), at_end=True), texts, saves=True)
+    posted = told(Shape(Manner(), at_end=True, posts=True), texts, saves=True)
+    if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else the rest was chatter
+        assert posted == at_end
+
+
+@given(st.lists(TEXTS, min_size=2, max_size=4), st.integers(1, 3))
+def test_a_run_that_goes_on_sends_what_was_not_sent_and_no_more(
+    texts: list[str], cut_at: int
+) -> None:
+    cut_at = min(cut_at, len(texts) - 1)
+    first, second = (Shape(Manner(), at_end=True, posts=True) for _ in range(2))
+    before: list[str] = []
+    for text in texts[:cut_at]:
+        before += [block.text for block in first.save(said(text, "toolUse"))]
+        second.recall(said(text, "toolUse"))
+    after = told(second, texts[cut_at:], saves=True)
+    whole = told(Shape(Manner(), at_end=True, posts=True), texts, saves=True)
+    assert [*before, *after] == whole
+
+
+@given(TEXTS, TEXTS, STEPS)
+def test_a_preview_is_never_more_than_what_is_sent(one: str, two: str, steps: list[int]) -> None:
+    shape = Shape(Manner(), at_end=True)
+    shape.feed(TextAdded(one))
+    shape.feed(MessageSaved(said(one, "toolUse")))
+    previews = []
+    for piece in cut(two, steps):
+        shape.feed(TextAdded(piece))
+        previews.append(shape.preview)
+    sent = "".join("\n\n".join(block.text for block in shape.finish(said(two)).blocks).split())
+    assert shape.preview == ""
+    for preview in previews:
+        shown = "".join(preview.split())
+        assert not shown or "secret" not in shown
+        if shown and not parse_reply(strip_reasoning_tags(two)).silent:
+            assert sent.startswith(shown[: max(0, len(shown) - 12)]) or "NO_REPLY" in one + two
+
+
+def test_a_preview_shows_thoughts_until_words_come_where_that_is_asked_for() -> None:
+    shape = Shape(Manner(reasoning="stream", prefix="[bot]"), at_end=True)
+    shape.feed(ThinkingAdded("Let me see"))
+    assert shape.preview == "[bot] Reasoning:\n_Let me see_"
+    shape.feed(TextAdded("It is so."))
+    assert shape.preview == "[bot] It is so."
+    assert Shape(Manner(reasoning="on"), at_end=True).preview == ""
+
+
+def test_what_a_tool_has_said_before_a_crash_is_not_said_again() -> None:
+    here = Address("telegram", "42")
+    shape = Shape(Manner(here=here), at_end=True)
+    call = ToolCall("c", "message", {"message": "The pump has failed."})
+    shape.recall(Message("assistant", (call,), 0, Origin("a", "p", "m", "toolUse")))
+    shape.recall(Message("tool", (ToolReturn("c", "message", (Text("Sent."),)),)))
+    ending = shape.finish(said("The pump has failed."))
+    assert (ending.blocks, ending.outcome) == ((), "answered")

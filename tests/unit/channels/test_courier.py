@@ -184,6 +184,33 @@ def test_a_change_of_a_message_that_nobody_heard_of_is_made_again() -> None:
     carry(service, body)
 
 
+@pytest.mark.parametrize(
+    ("script", "state", "asked"),
+    [
+        ((NEVER,), "sent", 2),
+        ((NEVER, BROKEN), "unknown", 2),
+        ((NEVER, NEVER), "dead", 2),
+    ],
+)
+def test_what_was_to_replace_a_message_that_is_gone_is_one_of_its_own(
+    script: tuple[Exception, ...], state: ParcelState, asked: int
+) -> None:
+    service = Carrier(*script)
+
+    async def body(stage: Stage) -> None:
+        now_ms = stage.clock.now_ms()
+        changed = Parcel(
+            "1", "r", Address("svc", "a"), "1", now_ms, 1 << 60, extras=Extras(replaces="m7")
+        )
+        async with stage.journal.commit() as unit:
+            unit.post(changed)
+        stage.courier.nudge()
+        await stage.until("1", state)
+        assert service.asked == ["1"] * asked
+
+    carry(service, body)
+
+
 def test_a_chat_that_hangs_delays_no_other() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)

@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive
-from homarus.channels.chunk import measure
-from homarus.channels.deliver import NOTICE_MS, TTL_MS, Delivery, pack, unknown_notice
+from homarus.channels.deliver import NOTICE_MS, Delivery, unknown_notice
 from homarus.channels.intake import Intake, by_route
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, UserError
 from homarus.core.message import Address, Inbound, Outbound
@@ -133,30 +130,6 @@ def at_work(
             await body(made)
 
     asyncio.run(main())
-
-
-@given(st.text(), st.integers(1, 50), st.sampled_from(UNITS))
-def test_a_reply_is_packed_in_parts_that_fit_and_lose_no_word(
-    text: str, limit: int, unit: Any
-) -> None:
-    parcels = pack("run", text, CHAT, Capabilities(limit, unit), at_ms=5, first=2)
-    assert [one.id for one in parcels] == [f"run:{n}" for n in range(2, 2 + len(parcels))]
-    assert all(one.text.strip() for one in parcels)
-    for one in parcels:
-        assert measure(one.text, unit) <= limit or len(one.text) == 1
-        assert (one.run, one.address, one.at_ms, one.expires_ms) == ("run", CHAT, 5, 5 + TTL_MS)
-    if "`" not in text and "~" not in text:  # a fence that is cut is closed and opened again
-        kept = "".join("".join(one.text.split()) for one in parcels)
-        assert kept == "".join(text.replace("\0", "\ufffd").split())
-
-
-def test_half_a_surrogate_pair_in_a_reply_does_not_stop_it() -> None:
-    (parcel,) = pack("r", "a\ud83db\0", CHAT, Capabilities(), at_ms=0)
-    assert parcel.text == "a\ufffdb\ufffd"
-
-
-def test_a_blank_reply_is_nothing_to_carry() -> None:
-    assert pack("r", " \n\t ", CHAT, Capabilities(), at_ms=0) == []
 
 
 def test_a_notice_is_one_parcel_with_one_id_and_not_for_old_stories() -> None:

@@ -33,11 +33,11 @@ class Settings(AccountSettings):
     token: str = ""
 
 
-class Service:
+class Account:
     """One account: it runs until cancelled, or fails as its token says."""
 
     capabilities = Capabilities(text_limit=7)
-    made: ClassVar[list["Service"]] = []
+    made: ClassVar[list["Account"]] = []
 
     def __init__(self, place: Place, settings: Settings) -> None:
         self.name, self.account, self.token = place.channel, place.account, settings.token
@@ -124,8 +124,8 @@ def at_desk(
 
 @pytest.fixture(autouse=True)
 def svc(monkeypatch: pytest.MonkeyPatch) -> None:
-    Service.made = []
-    kind = SimpleNamespace(Settings=Settings, create=Service)
+    Account.made = []
+    kind = SimpleNamespace(Settings=Settings, create=Account)
     real = roster.load_channel
     monkeypatch.setattr(roster, "load_channel", lambda n: kind if n == "svc" else real(n))
 
@@ -166,7 +166,7 @@ def test_a_refused_credential_stops_its_line_alone(tmp_path: Path) -> None:
 
 def test_only_what_changed_is_begun_anew(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
-        first = {one.account: one for one in Service.made}
+        first = {one.account: one for one in Account.made}
         accounts = {"a": {"token": "1"}, "b": {"token": "9"}, "d": {}}
         await desk.change({"svc": {"accounts": accounts}})
         assert first["a"].runs == 1 and desk.board.channel("svc", "a") is first["a"]
@@ -181,7 +181,7 @@ def test_only_what_changed_is_begun_anew(tmp_path: Path) -> None:
 def test_one_that_is_switched_off_is_shown_and_not_run(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         off = desk.line()
-        assert not off.enabled and not off.running and not Service.made
+        assert not off.enabled and not off.running and not Account.made
         await desk.change({"svc": {"enabled": True}})
         assert desk.line().running
 
@@ -196,7 +196,7 @@ def test_a_line_can_be_stopped_and_begun_anew_by_a_person(tmp_path: Path) -> Non
             await desk.board.probe("svc", "default")
         await desk.board.restart("svc", "default")
         await settle()
-        assert desk.line().running and len(Service.made) == 2
+        assert desk.line().running and len(Account.made) == 2
         with pytest.raises(UserError, match="no channel svc:other"):
             await desk.board.restart("svc", "other")
 
@@ -208,7 +208,7 @@ def test_an_account_can_be_asked_who_it_is_and_what_it_can_do(tmp_path: Path) ->
         assert await desk.board.probe("svc", "default") == "@default"
         capabilities, able = desk.board.capabilities_of("svc", "default")
         assert capabilities.text_limit == 7 and able == ("Probes", "Listens")
-        assert desk.board.listener("/hook") is Service.made[0]
+        assert desk.board.listener("/hook") is Account.made[0]
         assert desk.board.listener("/other") is None
         await desk.change({"svc": {"token": "none"}})
         assert desk.board.listener("/hook") is None and desk.board.listener("") is None

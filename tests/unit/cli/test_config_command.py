@@ -102,8 +102,8 @@ def test_set_refuses_a_mistake_and_changes_nothing(home: Path) -> None:
 
 def test_set_warns_of_a_setting_without_effect(home: Path) -> None:
     config(home, "{browser: {}}")
-    result = run("set", "channels.telegram.enabled", "true")
-    assert result.stderr == "warning: channels.telegram is not built yet and has no effect\n"
+    result = run("set", "canvasHost.enabled", "true")
+    assert result.stderr == "warning: canvasHost is not built yet and has no effect\n"
 
 
 def test_unset_removes_a_key_or_says_that_it_is_not_there(home: Path) -> None:

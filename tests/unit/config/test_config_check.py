@@ -98,11 +98,11 @@ def test_the_legacy_agent_key_is_the_defaults_and_the_newer_name_wins() -> None:
 def test_known_keys_that_are_not_built_are_taken_and_named_once() -> None:
     checked = check(
         {
-            "channels": {"telegram": {"enabled": True}, "matrix": {"x": 1}},
+            "channels": {"telegram": {"enabled": True}, "slack": {}, "defaults": {}},
             "browser": {"enabled": True, "headless": False},
             "agents": {
                 "defaults": {"heartbeat": {"every": "5m"}, "workspace": "w"},
-                "list": [{"id": "a", "sandbox": {}}, {"id": "b", "sandbox": {}}],
+                "list": [{"id": "a", "subagents": {}}, {"id": "b", "subagents": {}}],
             },
             "env": {"shellEnv": {"enabled": True}, "FOO": "x"},
         }
@@ -112,10 +112,9 @@ def test_known_keys_that_are_not_built_are_taken_and_named_once() -> None:
     assert checked.config.env.model_extra == {"FOO": "x"}
     assert checked.unbuilt == (
         "agents.defaults.heartbeat",
-        "agents.list[].sandbox",
+        "agents.list[].subagents",
         "browser",
-        "channels.matrix",
-        "channels.telegram",
+        "channels.slack",
         "env.shellEnv",
     )
 
@@ -166,9 +165,9 @@ def test_two_agents_with_one_id_are_a_mistake() -> None:
 def test_what_is_not_built_is_computed_from_the_schema() -> None:
     groups = unbuilt()
     built = set(built_keys())
-    assert "channels.telegram" in groups
+    assert "channels.discord" in groups and "channels.telegram" not in groups
     assert "agents.defaults.heartbeat" in groups
     assert "channels" not in groups
     assert not set(groups) & built
-    assert "channels.telegram.botToken" in groups["channels.telegram"]
+    assert "channels.discord.token" in groups["channels.discord"]
     assert not [group for group in groups if group.startswith(("meta", "wizard", "models.prov"))]

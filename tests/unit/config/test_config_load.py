@@ -104,7 +104,7 @@ def test_a_mistake_in_the_legacy_section_is_told_where_it_stands(paths: Paths, p
 def test_unbuilt_settings_are_one_warning(paths: Paths, put: Put) -> None:
     put("{browser: {enabled: true}, channels: {telegram: {}, slack: {}}, cron: {}}")
     (warning,) = load(paths, {}).warnings
-    assert warning.endswith("browser, channels.slack, channels.telegram, cron")
+    assert warning.endswith("browser, channels.slack, cron")
 
 
 # — includes —
@@ -199,6 +199,18 @@ def test_nesting_through_includes_is_bounded(paths: Paths, put: Put) -> None:
     put("{a:" * 90 + "{$include: '1.json'}" + "}" * 90)
     put("{a:" * 90 + "1" + "}" * 90, "1.json")
     assert "deeper than 100" in refused(paths).reason
+
+
+def test_an_include_is_a_file_of_its_own_and_no_way_to_another(paths: Paths, put: Put) -> None:
+    outside = put("{logging: {level: 'debug'}}", "../elsewhere.json")
+    put("{$include: 'a.json'}")
+    (paths.state / "a.json").symlink_to(outside)
+    assert "is a link" in str(refused(paths))
+    (paths.state / "a.json").unlink()
+    os.link(outside, paths.state / "a.json")
+    assert "is a link, or has another name elsewhere" in str(refused(paths))
+    outside.unlink()
+    assert load(paths, {}).config.logging.level == "debug"
 
 
 # — hostile files —

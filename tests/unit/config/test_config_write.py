@@ -263,7 +263,7 @@ def test_a_hidden_secret_is_put_back_not_overwritten(paths: Paths, put: Put) -> 
 
 
 def test_a_setting_without_effect_is_named(paths: Paths) -> None:
-    assert put_at(paths, "channels.telegram.botToken", "x").unbuilt == ("channels.telegram",)
+    assert put_at(paths, "channels.slack.botToken", "x").unbuilt == ("channels.slack",)
     assert put_at(paths, "logging.level", "debug").unbuilt == ()
 
 

@@ -52,6 +52,7 @@ def test_a_thread_knows_its_parent(channel: str, thread: str) -> None:
     assert keys.thread_parent(keys.thread_key(base, thread)) == base
     assert keys.thread_key(base, thread, own_chat=True) == base
     assert keys.thread_key(base, "  ") == base
+    assert keys.thread_parent(keys.thread_key(base, thread, mark="topic")) == base
 
 
 def test_a_linked_person_has_one_conversation_everywhere() -> None:
@@ -134,8 +135,9 @@ def test_ten_megabytes_are_refused_at_once() -> None:
 
 
 def test_a_peer_id_cannot_smuggle_control_characters_into_a_key() -> None:
-    with pytest.raises(UserError):
-        keys.peer_key("main", "irc", "group", "x\0y")
+    found = {keys.peer_key("main", "irc", "group", odd) for odd in ("x\0y", "x\u202ey", "xy", "x")}
+    assert len(found) == 4 and all(key.isprintable() for key in found)
+    assert keys.peer_key("main", "irc", "group", "\0" * 999).isprintable()
 
 
 @given(st.text(max_size=60))

@@ -31,6 +31,7 @@ from homarus.store.base import Store
 from homarus.store.journal import Acceptance, Accepted
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import Registry
+from tests.unit.gateway.lines import FakeMail, FakeSwitchboard
 
 TOKEN = "right-token"
 PORT = 18789
@@ -53,7 +54,9 @@ class FakeHost:
         self.clock, self.bus, self.notices = clock, Bus(), Notices()
         self.lanes = Lanes()
         self.hooks = Hooks()
+        self.switchboard = FakeSwitchboard()
         self.store: Store = MemoryStore()
+        self.mail = FakeMail(self.store, self.switchboard)
         self.sessions = Sessions(self.store, clock)
         self.models = Models(self.loaded.config, {}, self.paths, clock)
         self.runs: dict[str, str] = {}  # run id → session key

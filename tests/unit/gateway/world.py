@@ -186,6 +186,7 @@ async def world(
                 for run in going:
                     app.abort(run.session_key)
                 await asyncio.sleep(0.001)
+            app.stop()
             running.cancel()
 
 

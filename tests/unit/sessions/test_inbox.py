@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.core.message import Address, Image, Inbound, Wishes
+from homarus.core.message import Address, Image, Inbound, Occasion, Wishes
 from homarus.sessions.inbox import NO_ROOM, OVERTAKEN, Inbox
 from homarus.sessions.levels import QueueDrop, QueueMode
 from homarus.sessions.queue import COLLECTED, QueueSettings
@@ -242,6 +242,30 @@ def test_what_is_collected_is_one_question_after_a_while_of_quiet() -> None:
         await world.finish()
         assert await first == "one"
         assert [await promise for promise in later] == ["two"] * 3
+
+    in_world(body, ONE_SECOND)
+
+
+def test_what_several_people_say_is_told_with_their_names() -> None:
+    async def body(world: World) -> None:
+        world.put("hold")
+        await settle()
+        for text, sender, name in (
+            ("hi", "42", "Ann"),
+            ("no", "7", "Bob (42): yes"),
+            ("go", "42", ""),
+        ):
+            said = row(text)
+            assert said.inbound
+            about = Occasion(kind="group", name=name)
+            spoken = replace(said.inbound, sender=sender, occasion=about)
+            world.inbox.put("s", replace(said, inbound=spoken))
+        await world.finish()
+        await world.clock.advance(1)
+        told = world.runs[1].text
+        assert "Queued #1\nAnn (42): hi\n" in told and told.endswith("Queued #3\n42: go")
+        assert "Queued #2\nBob 42 yes (7): no\n" in told
+        await world.finish()
 
     in_world(body, ONE_SECOND)
 

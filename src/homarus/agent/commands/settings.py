@@ -21,7 +21,6 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {  # command → its field, and w
     "usage": ("responseUsage", "Usage line"),
 }
 _SEND: Final[Mapping[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
-_UNGATED = " No channel waits to be named yet: a group, too, is answered every time."
 _UNBOUND = " Commands do not run in a sandbox yet: each one is asked about, whatever this says."
 
 
@@ -95,7 +94,7 @@ async def activation(order: Order) -> Reply:
         "groupActivation": order.word,
         "groupActivationNeedsSystemIntro": True,
     }
-    return Reply(f"Activation: {order.word}.{_UNGATED}", fields)
+    return Reply(f"Activation: {order.word}.", fields)
 
 
 async def set_queue(order: Order) -> Reply:

@@ -15,13 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from homarus.agent.books import Pack
 from homarus.agent.commands import models as model_commands
 from homarus.agent.commands import sessions as session_commands
 from homarus.agent.commands import settings as setting_commands
 from homarus.agent.commands.orders import Answer, Order, Program, Reply
 from homarus.agent.commands.wishes import DIRECTIVES, Given, Reading, read
+from homarus.agent.letters import Pack
 from homarus.agent.run import Outcome
+from homarus.config.schema import Commands as CommandRules
 from homarus.core.errors import HomarusError, RunBroke, UserError
 from homarus.core.event import CommandAnswered, Event
 from homarus.core.message import Inbound, Message, Text
@@ -314,3 +315,11 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     "activation": setting_commands.activation,
     "queue": setting_commands.set_queue,
 }
+
+
+def native_commands(rules: CommandRules) -> tuple[tuple[str, str], ...]:
+    """Name and meaning of the commands for services that list them to people."""
+    if rules.native is False:
+        return ()
+    built = {*ANSWERS, *_RESETS}
+    return tuple((one.name, one.help) for one in COMMANDS if one.name in built)

@@ -69,6 +69,7 @@ class Conversation:
         thinking: ThinkLevel,
         views: Views,
         now_ms: Callable[[], int],
+        max_turns: int = 0,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
@@ -79,7 +80,7 @@ class Conversation:
         fixed = views.weigh(system, tools)
         same = self._view.frame.model == model.id
         pictures = self._view.frame.pictures if same else None
-        self._frame = Frame(model.id, model.window, fixed, 0, pruning, pictures)
+        self._frame = Frame(model.id, model.window, fixed, max_turns, pruning, pictures)
         self._check_window(fixed)
 
     def _check_window(self, fixed: int) -> None:

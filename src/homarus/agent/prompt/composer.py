@@ -22,6 +22,7 @@ from homarus.agent.prompt.assembly import (
     mode_for,
     profile_of,
 )
+from homarus.agent.prompt.chat import NO_CHAT, Chat
 from homarus.agent.prompt.facts import Facts, Group
 from homarus.agent.prompt.files import Reader
 from homarus.agent.prompt.identity_file import FILE, parse_identity
@@ -86,6 +87,7 @@ class Composer:
         files: Sequence[WorkspaceFile] | None = None,
         entry: Mapping[str, Json] = _NO_ENTRY,
         extra: str = "",
+        chat: Chat = NO_CHAT,
     ) -> Prompt:
         """The prompt of a conversation. `entry` is its session's record, `extra` a caller's own."""
         found = self.files(agent, key) if files is None else files
@@ -93,6 +95,7 @@ class Composer:
         profile = profile_of(model.window, calls_tools=model.calls_tools)
         limits = files_room(profile, agent.max_file_chars, agent.max_total_chars, model.window)
         given = tools if model.calls_tools else ()
+        writes = any(spec.name == "message" for spec in given)
         facts = Facts(
             name=_name(agent, found),
             agent=agent.id,
@@ -102,8 +105,10 @@ class Composer:
             files=inject(found, *limits),
             aliases=agent.aliases,
             timezone=agent.timezone,
+            reply_tags=writes,
+            reactions=chat.reactions if writes else "",
             group=_group(key, entry) if kind == "group" else None,
-            extra=extra,
+            extra="\n\n".join(part for part in (chat.told, extra) if part),
             model=model.ref,
             host=self._host,
             system=self._system,

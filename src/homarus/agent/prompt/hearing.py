@@ -12,7 +12,7 @@ from homarus.sessions.envelope import envelope, with_notes
 
 def hear(agent: Agent, key: str, inbound: Inbound, last_ms: int | None) -> str:
     """The words for the transcript. `last_ms`: when something was said here before, if ever."""
-    is_group = kind_of(key) == "group"
+    is_group = inbound.occasion.kind != "direct" or kind_of(key) == "group"
     text = envelope(inbound, agent.envelope, previous_ms=last_ms or 0, group=is_group)
     if last_ms is not None:
         return text

@@ -4,8 +4,10 @@ from typing import Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
+from homarus.agent.prompt.chat import chat_of, last_chat
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.report import Place, PromptReport
+from homarus.config.load import Loaded
 from homarus.core.clock import Clock
 from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
@@ -21,6 +23,9 @@ class Program(Protocol):
     models: Models
     clock: Clock
     hooks: Hooks
+
+    @property
+    def loaded(self) -> Loaded: ...
 
     def agent(self, agent_id: str) -> Agent: ...
 
@@ -47,7 +52,9 @@ async def preview(program: Program, key: str) -> Preview:
         _, model = await program.models.road(Wish(agent.id))
     composer, tools = Composer(), program.tools(agent.id).specs()
     files = await composer.hooked_files(agent, key, program.hooks)
-    prompt = composer.compose(agent, key, model, tools, files=files, entry=session.record.data)
+    entry = session.record.data
+    chat = chat_of(program.loaded.config.channels, last_chat(entry))
+    prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = program.clock.now_ms()
     place = Place(key, session.session_id, model.provider, model.id, at_ms, source="estimate")
     return Preview(prompt, composer.report(place))

@@ -16,6 +16,7 @@ _TEXTS = ("message", "caption", "text", "content")
 _MOST = 200
 _MIN_CHARS = 10  # a shorter text stands in another by chance
 _MORE_CHARS = 20
+_KINDS = "(?:user|dm|direct|group|channel|room|chat)"
 _SPACES = re.compile(r"\s+")
 _PICTURES = frozenset({"So", "Cf", "Cs"})
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
@@ -85,13 +86,18 @@ def _is_here(args: Json, here: Address) -> bool:
     several = args.get("targets")
     targets = several if isinstance(several, list) else [several]
     chats = [str(to) for to in (args.get("target") or args.get("to"), *targets) if to]
-    return not chats or any(_is_chat(chat, here.chat) for chat in chats)
+    return not chats or any(_is_chat(chat, here) for chat in chats)
 
 
-def _is_chat(target: str, chat: str) -> bool:
-    """`telegram:123` and `user:123` name the chat 123."""
-    target, chat = target.strip().lower(), chat.lower()
-    return target == chat or re.fullmatch(r"[a-z]+:" + re.escape(chat), target) is not None
+def _is_chat(target: str, here: Address) -> bool:
+    """`telegram:123`, `telegram:default:123`, `user:123` and `123:topic:5` name the chat 123."""
+    target, chat = target.strip().lower(), here.chat.lower()
+    head, mark, thread = target.rpartition(":topic:")
+    if mark:
+        target = head if thread == (here.thread or "").lower() else ""
+    names = (re.escape(name.lower()) for name in (here.channel, here.account))
+    before = "".join(f"(?:{name}:)?" for name in (*names, _KINDS))
+    return re.fullmatch(before + re.escape(chat), target) is not None
 
 
 def _same(asked: str, sent: str) -> bool:

@@ -12,10 +12,11 @@ arguments, and whoever feeds it sends.
 It must see every delta: it is fed by the run itself, not by a reader of the bus. A chat that does
 not stream gets the same blocks, all of them from `finish`, except what says that tools are at
 work, which is news only while they are. With `at_end` nobody sends on the way: that comes from
-`finish`, too.
+`finish`, too. With `posts` it comes from `save` as well: what a message says is sent in the
+commit that saves it, so that a run which goes on after a crash knows what was sent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -51,7 +52,7 @@ from homarus.core.event import (
 )
 from homarus.core.fences import match_marker
 from homarus.core.keys import agent_of
-from homarus.core.message import Inbound, Message, ToolCall, Usage
+from homarus.core.message import Address, Inbound, Json, Message, ToolCall, ToolReturn, Usage
 from homarus.core.silence import is_silent_text, strip_ack
 from homarus.core.value import dataclass
 from homarus.sessions.session import Session
@@ -77,8 +78,8 @@ class Ending:
 class Shape:
     """One run as one chat sees it."""
 
-    def __init__(self, manner: Manner, *, at_end: bool = False) -> None:
-        self._manner, self._at_end = manner, at_end
+    def __init__(self, manner: Manner, *, at_end: bool = False, posts: bool = False) -> None:
+        self._manner, self._at_end, self._posts = manner, at_end, posts
         self._heartbeat = manner.ack_max_chars is not None
         self._streams = manner.streams and not self._heartbeat
         joins = manner.coalescing if self._streams else None
@@ -91,7 +92,7 @@ class Shape:
         self._ready: list[Block] = []
         self._shown = False  # the chat has seen some of the answer
         self._silent = False  # the model's last message says nothing
-        self._finished: Message | None = None
+        self._ended: Message | None = None  # heard to its end before it was saved
         self._usage = Usage()
         self._prefix = ""
         self._name("", "")
@@ -110,6 +111,24 @@ class Shape:
         return self._speech.visible
 
     @property
+    def preview(self) -> str:
+        """All that is going to be sent, as far as it is known; until words come, the thoughts."""
+        if self._heartbeat or self._manner.unasked:
+            return ""
+        words = self.visible or (reasoning_text(self.thoughts) if self.thoughts.strip() else "")
+        said = [block.text for block in self._kept if block.kind == "text"]
+        return "\n\n".join([*said, *([add_prefix(self._prefix, words)] if words.strip() else [])])
+
+    @property
+    def posts(self) -> bool:
+        """Whether what is said is sent as it is saved."""
+        return self._posts
+
+    @property
+    def manner(self) -> Manner:
+        return self._manner
+
+    @property
     def thoughts(self) -> str:
         """What the model thinks, for a channel that shows it live, where that is asked for."""
         return self._speech.thoughts if self._manner.reasoning == "stream" else ""
@@ -122,7 +141,7 @@ class Shape:
             case ThinkingAdded(delta):
                 self._speech.think(delta)
             case MessageSaved(message):
-                if message.role == "assistant" and message is not self._finished:
+                if message.role == "assistant" and message is not self._ended:
                     self._end_message(message)
             case ToolStarted() | ToolEnded():
                 self._follow_tool(fact)
@@ -138,9 +157,32 @@ class Shape:
             self._out(self._coalescer.tick(at_s))
         return Step(self._take())
 
+    def save(self, message: Message) -> tuple[Block, ...]:
+        """A message of the run, before it is saved: what is sent with it."""
+        if not self._posts:
+            return ()
+        if message.role == "assistant":
+            self._ended = message
+            self._end_message(message)
+        blocks, self._kept, self._owed = tuple(self._kept), [], 0
+        self._shown = self._shown or any(block.kind == "text" for block in blocks)
+        return blocks
+
+    def recall(self, message: Message) -> None:
+        """A message of this run that an earlier process saved: `posts` says if it was sent."""
+        if self._posts:
+            self.save(message)
+        else:
+            self.feed(MessageSaved(message))
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self._said.start(part)
+            elif isinstance(part, ToolReturn):
+                self._said.end(part)
+
     def finish(self, reply: Message) -> Ending:
         """The last message of the run, before it is saved: what is left to send."""
-        self._finished = reply
+        self._ended = reply
         if self._heartbeat:
             self._kept, self._owed = [], 0  # what was said on the way is no alert
         self._end_message(reply)
@@ -157,6 +199,7 @@ class Shape:
     def fail(self, told: str) -> tuple[Block, ...]:
         """There is no answer: what was said on the way, and why there is no more."""
         self._flush()
+        self._drop()
         kept, self._kept = self._kept, []
         why = [self._decorated(Block(told, "error"))] if told else []
         return (*kept, *self._take(), *why)
@@ -325,12 +368,14 @@ def shape_reply(
     text_limit: int,
     anew: str = "",
 ) -> Shape:
-    """How a run is told to the chat its message came from, all of it at the end.
+    """How a run is told to the chat its message came from, message by message or all at its end.
 
     `anew` is the id of a conversation that begins with this run.
     """
+    to, occasion = inbound.address, inbound.occasion
     at = Surroundings(
-        here=inbound.address,
+        here=to,
+        channel=_section(config, to),
         entry=session.record.data,
         session_key=session.key,
         new_session=anew,
@@ -338,6 +383,17 @@ def shape_reply(
         verbose=inbound.wishes.verbose,
         reasoning=inbound.wishes.reasoning,
         text_limit=text_limit,
+        group=occasion.kind != "direct",
+        mentioned=occasion.mentioned or occasion.answers_us,
     )
     found = manner(config, agent_of(session.key), at)
-    return Shape(replace(found, streams=False), at_end=True)
+    return Shape(replace(found, streams=False), at_end=True, posts=found.streams)
+
+
+def _section(config: Config, to: Address) -> Mapping[str, Json] | None:
+    """What the config says of an account."""
+    if to.channel not in config.channels:
+        return None
+    from homarus.config.channels import merged  # for who has channels
+
+    return merged(config.channels, to.channel, to.account)

@@ -1,16 +1,7 @@
-"""The sign that somebody is typing: when it is wanted, and keeping it alive while it is.
+"""The sign that somebody is typing: when it is wanted. Pure; channels/typing.py keeps it alive."""
 
-Services show the sign for a few seconds only, so it is given again and again; and it is given up
-after a while in which nothing happened, so that a run that hangs does not seem to type for ever.
-"""
-
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
-from homarus.core.clock import Clock
-from homarus.core.errors import ChannelError
 from homarus.core.event import (
     CompactionStarted,
     Fact,
@@ -21,12 +12,9 @@ from homarus.core.event import (
     ToolStarted,
 )
 
-log = logging.getLogger(__name__)
-
 TypingMode: TypeAlias = Literal["never", "instant", "thinking", "message"]
 
 INTERVAL_S = 6.0
-TTL_S = 120.0
 
 
 def typing_mode(
@@ -55,53 +43,3 @@ def is_activity(mode: TypingMode, fact: Fact, *, speaking: bool) -> bool:
             return mode == "instant"
         case _:
             return False
-
-
-class Typing:
-    """Keeps the sign of one chat alive. `run` is a task of whoever owns the answer."""
-
-    def __init__(
-        self,
-        show: Callable[[], Awaitable[None]],
-        clock: Clock,
-        *,
-        interval_s: float = INTERVAL_S,
-        ttl_s: float = TTL_S,
-    ) -> None:
-        self._show, self._clock = show, clock
-        self._interval_s, self._ttl_s = interval_s, ttl_s
-        self._wanted = asyncio.Event()
-        self._until_s = 0.0
-        self._over = False
-
-    def touch(self) -> None:
-        """Something happened: show the sign, or go on showing it."""
-        if not self._over:
-            self._until_s = self._clock.monotonic() + self._ttl_s
-            self._wanted.set()
-
-    def stop(self) -> None:
-        """The answer is there; what comes late does not bring the sign back."""
-        self._over = True
-        self._wanted.clear()
-
-    async def run(self) -> None:
-        """Give the sign while it is wanted, until cancelled, or until the service refuses it."""
-        while True:
-            await self._wanted.wait()
-            if not await self._give():
-                return
-            await self._clock.sleep(self._interval_s)
-            if self._clock.monotonic() >= self._until_s:
-                self._wanted.clear()
-
-    async def _give(self) -> bool:
-        try:
-            async with asyncio.timeout(self._interval_s):
-                await self._show()
-        except TimeoutError:
-            return True  # the next one may be quicker
-        except ChannelError as exc:
-            log.info("no typing sign: %s", exc)
-            return False
-        return True

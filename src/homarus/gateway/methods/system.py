@@ -8,6 +8,7 @@ from homarus.config.resolve import agents, default_agent
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import Json
 from homarus.gateway import health as pictures
+from homarus.gateway.lines import summarize
 from homarus.gateway.method import Call, NoParams, Params, method
 from homarus.gateway.params import Name, Names, Seconds, Words
 from homarus.gateway.rows import find_defaults, index_path, status_row
@@ -55,7 +56,7 @@ async def status(call: Call, _params: NoParams) -> Json:
             "defaultAgentId": default,
             "agents": [{"agentId": agent, **pictures.heartbeat()} for agent in known],
         },
-        "channelSummary": [],
+        "channelSummary": summarize(host.switchboard.status()),
         "queuedSystemEvents": [notice.text for notice in notices],
         "sessions": {
             "paths": paths if call.caller.may("admin") else [],

@@ -6,7 +6,7 @@ A client that asks for one gets UNAVAILABLE and the reason; `status` counts them
 from collections.abc import Mapping
 from typing import Final
 
-_CHANNELS = "chat channels are not built"
+_QR = "channels that are paired by a picture are not built"
 _CRON = "scheduled jobs are not built"
 _HEARTBEAT = "heartbeats are not built"
 _NODES = "nodes are not built"
@@ -19,12 +19,9 @@ _UI = "the control UI's charts are not built; sessions.usage has the figures"
 UNBUILT: Final[Mapping[str, str]] = {
     "set-heartbeats": _HEARTBEAT,
     "update.run": "updating itself is not built; use your package manager",
-    "send": _CHANNELS,
-    "poll": _CHANNELS,
-    "channels.status": _CHANNELS,
-    "channels.logout": _CHANNELS,
-    "web.login.start": _CHANNELS,
-    "web.login.wait": _CHANNELS,
+    "poll": "polls are not built",
+    "web.login.start": _QR,
+    "web.login.wait": _QR,
     "wizard.start": _WIZARD,
     "wizard.next": _WIZARD,
     "wizard.cancel": _WIZARD,

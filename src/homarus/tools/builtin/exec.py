@@ -1,11 +1,12 @@
 """The `exec` tool: a shell command, run after a person said yes to exactly that text."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.keys import main_key
 from homarus.core.message import Text
 from homarus.tools.exec.consent import ask_to_run
 from homarus.tools.exec.environment import build_environment
@@ -19,7 +20,11 @@ MAX_TIMEOUT_S = 86_400.0
 MAX_COMMAND_CHARS = 20_000
 
 
-def exec_tool(default_timeout_s: float = TIMEOUT_S) -> Tool:
+# Which conversations' commands may run outside a sandbox: all, an agent's own, none.
+Unboxed: TypeAlias = Literal["all", "main", "none"]
+
+
+def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: Unboxed = "all") -> Tool:
     """The tool, with the time a command gets when the model names none."""
 
     @tool(
@@ -49,6 +54,7 @@ def exec_tool(default_timeout_s: float = TIMEOUT_S) -> Tool:
 
         It has no terminal and no input. Processes it leaves in the background end with it.
         """
+        _check_unboxed(ctx, unboxed)
         return await _exec(ctx, command, workdir or ".", env or {}, timeout_s or default_timeout_s)
 
     return run
@@ -81,6 +87,17 @@ async def _exec(
             show=ctx.progress,
         )
     return _result(outcome, folder, timeout_s)
+
+
+def _check_unboxed(ctx: ToolContext, unboxed: Unboxed) -> None:
+    """There is no sandbox yet: what belongs in one does not run, whatever a person would say."""
+    is_main = ctx.session_key == main_key(ctx.agent)
+    if unboxed == "none" or (unboxed == "main" and not is_main):
+        raise ToolDenied(
+            "exec denied: the config wants commands of this conversation in a sandbox,"
+            " and this version has none",
+            fix="go on without commands; only the owner can change sandbox.mode",
+        )
 
 
 def _check(command: str) -> None:

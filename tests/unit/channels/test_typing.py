@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from homarus.agent.reply.typing import Typing
+from homarus.channels.typing import Typing
 from homarus.core.errors import ChannelError
 from homarus.testing.clock import FakeClock
 
@@ -26,7 +26,7 @@ def play(act: Callable[[Chat, Typing], Awaitable[None]], **rules: float) -> Chat
     chat = Chat()
 
     async def main() -> None:
-        typing = Typing(chat.typing, chat.clock, **rules)
+        typing = Typing(chat.typing, chat.clock, interval_s=6.0, **rules)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             task = group.create_task(typing.run())
             await act(chat, typing)

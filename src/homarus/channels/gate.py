@@ -1,0 +1,330 @@
+"""The gate: who is heard. Every message of a chat service is judged here before anything is done.
+
+    verdict = gate.judge(inbound, route)    # Admitted, PassedOver or Challenged
+
+A stranger's message costs a look at the config and at two small files: nothing of it is fetched,
+kept or answered, unless the answer is how to be let in. What a sender may do by commands is
+decided here too, from ids that the service vouches for and never from what a message says of
+itself: forwarded words are never commands, and an edit is never heard a second time.
+"""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from homarus.channels.history import History
+from homarus.channels.loops import Loops
+from homarus.channels.mentions import (
+    Called,
+    Mentions,
+    called_by_config,
+    is_called,
+)
+from homarus.channels.pairing import TTL_MS, Pairings, Request
+from homarus.channels.rooms import (
+    Case,
+    Room,
+    group_rolls,
+    history_limit,
+    is_direct,
+    people_of,
+    room_of,
+)
+from homarus.config.channels import AccountSettings, common
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ConfigError, StoreError
+from homarus.core.keys import DEFAULT_ACCOUNT
+from homarus.core.message import Address, Authority, Inbound, Json
+from homarus.core.regex import Search
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.policy import access
+from homarus.policy.access import Mention, Roll
+from homarus.sessions.commands import has_control_command
+from homarus.sessions.envelope import channel_title
+from homarus.sessions.routing import Route
+
+log = logging.getLogger(__name__)
+
+SEEN: Final = "👀"
+_LOCK_WAIT_S: Final = 0.1  # the loop waits while another program writes a pairing file
+_MAX_TOLD: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """To be answered. `ack` is an emoji to react with at once, "" for none."""
+
+    inbound: Inbound
+    ack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """Nothing is said to anybody."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """A stranger is told how to be let in. `key` is the same for the same code: told once."""
+
+    text: str
+    key: str
+
+
+Verdict: TypeAlias = Admitted | PassedOver | Challenged
+
+
+class Gate:
+    """Judges for every channel. `entry` is a session's record, by its key.
+
+    `called` says how an agent is called; without it, the config does.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        state: Path,
+        clock: Clock,
+        *,
+        entry: Callable[[str], Mapping[str, Json]],
+        called: Callable[[str], Called] | None = None,
+    ) -> None:
+        self._config, self._entry, self._called = config, entry, called
+        self._pairings = Pairings(state, clock, wait_s=_LOCK_WAIT_S)
+        self._history, self._mentions, self._loops = History(), Mentions(), Loops(clock)
+        self._known: tuple[Config | None, dict[tuple[str, str], AccountSettings]] = (None, {})
+        self._told: OrderedDict[str, str] = OrderedDict()  # challenges, and the messages they met
+        self._warned: set[str] = set()
+
+    def judge(self, inbound: Inbound, route: Route) -> Verdict:
+        """Whether a message is heard, and with which authority."""
+        config, address = self._config(), inbound.address
+        try:
+            settings = self._settings(config, address.channel, address.account)
+            case = Case(inbound, route, config, settings)
+            verdict = self._refuse(case) or self._judge(case)
+        except (ConfigError, StoreError) as exc:
+            self._warn(f"messages of {address.channel} are not heard: {exc}")
+            return PassedOver("the rules could not be read")
+        if isinstance(verdict, Admitted):
+            return self._unless_looping(case, verdict)
+        return verdict
+
+    def answered(self, address: Address) -> None:
+        """Our answer went there: what was said before it has been told."""
+        self._history.spend(address)
+        self._loops.answered(address)
+
+    def _judge(self, case: Case) -> Verdict:
+        return self._judge_direct(case) if is_direct(case.inbound) else self._judge_group(case)
+
+    def _refuse(self, case: Case) -> PassedOver | None:
+        """What nobody's message may be."""
+        occasion = case.inbound.occasion
+        if occasion.is_edit:
+            return PassedOver("an edit of a message that was judged before")
+        if not access.person_id(case.channel, case.inbound.sender):
+            return PassedOver("nobody can be told from its sender's id")
+        if occasion.is_bot and (case.settings.model_extra or {}).get("allowBots") is not True:
+            return PassedOver("a program says it, and allowBots is not set")
+        return None
+
+    # Direct chats
+
+    def _judge_direct(self, case: Case) -> Verdict:
+        settings = case.settings
+        if settings.dm_policy == "disabled":
+            return PassedOver("direct messages are disabled")
+        known = settings.allow_from
+        if settings.dm_policy == "pairing":
+            known += self._pairings.allowed(case.channel, case.account)
+        if case.on(known):
+            authority = self._authority(case, (Roll(is_set=True, has_sender=True),))
+            return Admitted(
+                replace(case.inbound, authority=authority, before=""), self._ack(case, None)
+            )
+        if settings.dm_policy != "pairing":
+            return PassedOver("its sender is not in allowFrom")
+        return self._challenge(case)
+
+    def _challenge(self, case: Case) -> Verdict:
+        """How to be let in, once for every code."""
+        inbound = case.inbound
+        asked = self._pairings.ask(inbound)
+        if asked is None:
+            self._warn(
+                f"more strangers write to {case.channel} than may wait for approval: "
+                f"see homarus pairing list {case.channel}"
+            )
+            return PassedOver("too many others wait for approval")
+        key = challenge_key(asked)
+        # Offered again, because it could not be kept: it meets the same answer.
+        if self._told.setdefault(key, inbound.id) != inbound.id:
+            return PassedOver("its sender waits for approval")
+        while len(self._told) > _MAX_TOLD:
+            self._told.popitem(last=False)
+        return Challenged(challenge_text(asked), key)
+
+    # Groups
+
+    def _judge_group(self, case: Case) -> Verdict:
+        room = room_of(case)
+        if any(not layer.enabled for layer in room.layers):
+            return PassedOver("the group is disabled")
+        own = (layer.group_policy for layer in room.layers)
+        policy = next((each for each in own if each), None) or case.settings.group_policy
+        people = people_of(case, room, is_open=policy == "open")
+        roll = None if people is None else Roll(is_set=True, has_sender=case.on(people))
+        if not access.is_heard_in_group(policy or "allowlist", roll, group=room.named):
+            return PassedOver("the group or its sender is not listed")
+        # Who was paired in a direct chat is nobody in particular here.
+        authority = self._authority(case, group_rolls(case, room))
+        return self._judge_mention(case, room, authority)
+
+    def _judge_mention(self, case: Case, room: Room, authority: Authority) -> Verdict:
+        inbound, occasion = case.inbound, case.inbound.occasion
+        patterns = self._mentions.patterns(
+            case.config, case.route.agent, case.settings, lambda: self._calls(case)
+        )
+        # Words that turn to somebody else by the service's own means are not for us by our name.
+        called = not occasion.elsewhere and is_called(inbound.text, patterns)
+        mention = Mention(
+            required=self._requires_mention(case, room),
+            detectable=occasion.detects or bool(patterns),
+            mentioned=occasion.mentioned or called,
+            implied=occasion.answers_us,
+            elsewhere=occasion.elsewhere,
+        )
+        text = _command_in(inbound, patterns) if mention.mentioned else inbound.text
+        ordered = access.is_order(
+            mention,
+            is_command=bool(authority) and has_control_command(text),
+            may_command=authority in {"owner", "authorised"},
+        )
+        limit = history_limit(case)
+        if access.is_passed_over(mention) and not ordered:
+            self._history.remember(case.route.agent, inbound, limit)
+            if not occasion.is_bot:
+                self._loops.person_spoke(inbound.address)
+            return PassedOver("it does not speak to us")
+        before = self._history.take(case.route.agent, inbound, limit)
+        heard = replace(inbound, text=text, authority=authority, before=before)
+        return Admitted(heard, self._ack(case, mention if not ordered else None))
+
+    def _requires_mention(self, case: Case, room: Room) -> bool:
+        match self._entry(case.route.key).get("groupActivation"):
+            case "always":
+                return False
+            case "mention":
+                return True
+        layers = (room.topic, room.group, room.usual)
+        asked = (layer.require_mention for layer in layers if layer)
+        return next((each for each in asked if each is not None), True)
+
+    # What both have
+
+    def _authority(self, case: Case, rolls: tuple[Roll, ...]) -> Authority:
+        """What the sender may do by commands; "" when these are not the sender's words."""
+        commands, sender = case.config.commands, case.inbound
+        if sender.occasion.forwarded:
+            return ""
+        owners = Roll(bool(commands.owner_allow_from), case.named_on(commands.owner_allow_from))
+        if commands.allow_from:
+            listed = commands.allow_from.get(case.channel, commands.allow_from.get("*", ()))
+            may = case.on(listed)
+        else:
+            grouped = commands.use_access_groups
+            may = access.may_command((owners, *rolls), grouped=grouped, otherwise="configured")
+        if not may:
+            return "stranger"
+        if owners.is_set:
+            return "owner" if owners.has_sender else "authorised"
+        is_owner = is_direct(sender) and case.named_on(case.settings.allow_from)
+        return "owner" if is_owner else "authorised"
+
+    def _ack(self, case: Case, mention: Mention | None) -> str:
+        """What to react with at once; `mention` is None where nobody had to name us."""
+        messages = case.config.messages
+        is_group = not is_direct(case.inbound)
+        addressed = is_group and (mention is None or access.is_addressed(mention))
+        due = {
+            "all": True,
+            "direct": not is_group,
+            "group-all": is_group,
+            "group-mentions": addressed,
+        }[messages.ack_reaction_scope]
+        own = (case.settings.ack_reaction, messages.ack_reaction)
+        emoji = next((each for each in own if each is not None), None)
+        if not due or emoji == "":
+            return ""
+        return emoji or self._calls(case).emoji or SEEN
+
+    def _calls(self, case: Case) -> Called:
+        if self._called:
+            return self._called(case.route.agent)
+        return called_by_config(case.config, case.route.agent)
+
+    def _unless_looping(self, case: Case, verdict: Admitted) -> Verdict:
+        inbound, is_trusted = case.inbound, False
+        if is_direct(inbound):
+            known = self._pairings.allowed(case.channel, case.account)
+            is_trusted = case.named_on(case.settings.allow_from + known)
+        if not self._loops.turns(inbound, is_trusted=is_trusted):
+            return verdict
+        where = f"{one_line(inbound.sender)} on {case.channel}"
+        self._warn(f"{where} answers us as fast as we answer them: nothing is said there for now")
+        return PassedOver("we go round in circles with its sender")
+
+    def _settings(self, config: Config, channel: str, account: str) -> AccountSettings:
+        if self._known[0] is not config:
+            self._known = (config, {})
+            self._warned.clear()
+        known = self._known[1]
+        if (channel, account) not in known:
+            known[channel, account] = common(config, channel, account)
+            if access.EVERYONE in known[channel, account].allow_from:
+                self._warn(f"everybody may talk to {channel}: its allowFrom has a *")
+        return known[channel, account]
+
+    def _warn(self, text: str) -> None:
+        if len(self._warned) < _MAX_TOLD and text not in self._warned:
+            self._warned.add(text)
+            log.warning("%s", text)
+
+
+def challenge_key(request: Request) -> str:
+    """The id of the parcel that tells a code; it does not tell the code itself."""
+    told = f"{request.channel}\0{request.account}\0{request.id}\0{request.code}"
+    return f"pairing:{request.channel}:{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def challenge_text(request: Request) -> str:
+    """What a stranger is told, in markdown."""
+    account = "" if request.account == DEFAULT_ACCOUNT else f" --account {request.account}"
+    shown = one_line(request.id, 200).replace("`", "'")
+    return (
+        "I do not know you yet, so I cannot answer.\n\n"
+        f"Your {channel_title(request.channel)} id: `{shown}`\n"
+        f"Your code: `{request.code}`\n\n"
+        "Whoever runs me can let you in with:\n\n"
+        f"`homarus pairing approve {request.channel} {request.code}{account}`\n\n"
+        f"The code is good for {TTL_MS // 60_000} minutes."
+    )
+
+
+def _command_in(inbound: Inbound, patterns: tuple[Search, ...]) -> str:
+    """The words without our name before a command: `@molty /status` is one."""
+    first, _, rest = inbound.text.strip().partition(" ")
+    if not rest.lstrip().startswith("/"):
+        return inbound.text
+    looks_like_one = first.startswith("@") or first.endswith((":", ","))
+    is_ours = is_called(first, patterns) or (looks_like_one and not inbound.occasion.elsewhere)
+    return rest.strip() if is_ours else inbound.text

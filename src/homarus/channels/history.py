@@ -1,0 +1,108 @@
+"""What was said in a group and not to us: kept in memory until we are spoken to, then told along.
+
+Lines are numbered as they come. A message that is answered takes those before it; they are spent
+when our answer went out, or when another message is answered, and until then the same message,
+offered again because it could not be kept, gets the same lines.
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import field
+from typing import Final
+
+from homarus.core.message import Address, Inbound
+from homarus.core.value import dataclass
+from homarus.sessions.envelope import indent, speaker
+
+MAX_LINE_CHARS: Final = 1_000
+MAX_CHARS: Final = 16_000  # of what one message takes along
+MAX_ROOMS: Final = 200  # the ones that were quiet the longest are forgotten
+_REMEMBERED: Final = 200  # ids of a room, so that nothing is told twice
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    id: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Room:
+    lines: deque[_Line] = field(default_factory=deque)
+    count: int = 0
+    told: int = 0  # the last line that went along with a message
+    taker: str = ""  # that message
+    ids: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    takers: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def forget_told(self) -> None:
+        while self.lines and self.lines[0].number <= self.told:
+            self.lines.popleft()
+
+
+class History:
+    """The talk of every group, by agent: each hears for itself."""
+
+    def __init__(self, max_rooms: int = MAX_ROOMS) -> None:
+        self._rooms: OrderedDict[tuple[Address, str], _Room] = OrderedDict()
+        self._max_rooms = max_rooms
+
+    def remember(self, agent: str, inbound: Inbound, limit: int) -> None:
+        """One more line; the oldest go when there are too many."""
+        if limit <= 0:
+            return
+        room = self._room(inbound.address, agent)
+        if inbound.id in room.ids:
+            return
+        room.ids.append(inbound.id)
+        room.count += 1
+        room.lines.append(_Line(room.count, inbound.id, _line(inbound)))
+        while len(room.lines) > limit:
+            room.lines.popleft()
+
+    def take(self, agent: str, inbound: Inbound, limit: int) -> str:
+        """What was said since our last answer, for a message that will be answered."""
+        room = self._rooms.get((inbound.address, agent))
+        if room is None or limit <= 0:
+            return ""
+        if inbound.id != room.taker:
+            if inbound.id in room.takers:
+                return ""  # an old one that is offered again: it has its lines
+            room.forget_told()
+            room.taker, room.told = inbound.id, room.count
+            room.takers.append(inbound.id)
+        upto = [one for one in room.lines if one.number <= room.told and one.id != inbound.id]
+        return _newest(upto[-limit:])
+
+    def spend(self, address: Address) -> None:
+        """Our answer went there."""
+        for (where, _), room in self._rooms.items():
+            if where == address:
+                room.forget_told()
+
+    def _room(self, address: Address, agent: str) -> _Room:
+        room = self._rooms.setdefault((address, agent), _Room())
+        self._rooms.move_to_end((address, agent))
+        while len(self._rooms) > self._max_rooms:
+            self._rooms.popitem(last=False)
+        return room
+
+
+def _line(inbound: Inbound) -> str:
+    said = inbound.text.strip()
+    if len(said) > MAX_LINE_CHARS:
+        said = f"{said[: MAX_LINE_CHARS - 1]}…"
+    came = " ".join(f"<{media.kind}>" for media in inbound.media)
+    passed = "(forwarded) " if inbound.occasion.forwarded else ""
+    return f"{speaker(inbound)}: {passed}{indent(' '.join(filter(None, (said, came))))}"
+
+
+def _newest(lines: list[_Line]) -> str:
+    """As many of the last lines as there is room for."""
+    kept, left = list[str](), MAX_CHARS
+    for one in reversed(lines):
+        left -= len(one.text)
+        if left < 0:
+            break
+        kept.append(one.text)
+    return "\n".join(reversed(kept))

@@ -1,0 +1,247 @@
+"""One account on an IRC network: what is said there becomes messages, and ours go out.
+
+The server neither keeps nor repeats anything: what was read and is not in the journal yet waits in
+memory, across connections, until it is. Who somebody is, is the hard part: see `Hearing.sender_of`.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from homarus.channels.base import Capabilities, Place, Receipt, Receive
+from homarus.channels.irc.line import (
+    MAX_BYTES,
+    Line,
+    is_channel,
+    is_nick,
+    names,
+    read_text,
+    stamp_ms,
+)
+from homarus.channels.irc.presence import (
+    MAX_HOST,
+    MAX_NICK,
+    MAX_USER,
+    SPARE_NAMES,
+    Presence,
+    overhead,
+)
+from homarus.channels.irc.settings import TEXT_LIMIT, Settings
+from homarus.channels.irc.wire import Pace, connected
+from homarus.core.errors import ChannelAuthFailed, SendFailed
+from homarus.core.keys import DEFAULT_ACCOUNT
+from homarus.core.message import Address, Inbound, Occasion, Outbound
+from homarus.core.tasks import task_group
+from homarus.policy.access import person_id
+
+log = logging.getLogger(__name__)
+
+MOST_HELD: Final = 1_000  # messages that wait to be kept; then the server has to wait
+_LONGEST_ID: Final = 100
+
+
+class IrcChannel:
+    """One account. It sends only while `run` has a connection."""
+
+    def __init__(self, place: Place, settings: Settings, pace: Pace | None = None) -> None:
+        self.name, self.account = place.channel, place.account
+        self._clock, self._settings, self._pace = place.clock, settings, pace or Pace()
+        # Of several accounts, the environment can only mean one.
+        self._env = place.env if place.account == DEFAULT_ACCOUNT else {}
+        # The nick may get underscores, and nobody knows how the server will show us.
+        nick_bytes = len(settings.nick.encode()) + SPARE_NAMES
+        rooms = (len(room.partition(" ")[0].encode()) for room in settings.channels)
+        target_bytes = max([MAX_NICK, *rooms])
+        most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
+        limit = min(settings.text_chunk_limit or TEXT_LIMIT, most)
+        self.capabilities = Capabilities(limit, "byte", "irc", by_line=True)
+        self._held: deque[Inbound] = deque()
+        self._presence: Presence | None = None
+        self._change = asyncio.Event()
+
+    async def run(self, receive: Receive) -> None:
+        """Be there, and hand over what is said; raises when the connection ends."""
+        async with self._present() as presence:
+            hearing = Hearing(self.name, self.account, self._settings, presence)
+            self._presence = presence
+            self._changed()
+            try:
+                async with task_group() as group:
+                    group.create_task(self._hand_over(receive), name="irc: handing over")
+                    group.create_task(presence.keep(), name="irc: rooms")
+                    while True:
+                        await self._read(presence, hearing)
+            finally:
+                self._presence = None
+                presence.end()
+
+    async def send(self, message: Outbound) -> Receipt:
+        chat = message.address.chat
+        if not (is_nick(chat) or is_channel(chat)):
+            raise SendFailed(f"{chat!r} is nobody on IRC", retryable=False)
+        presence = await self._there(chat)
+        await presence.send(chat, message.text)
+        return Receipt()
+
+    async def probe(self) -> str:
+        """Our nick: by the connection there is, else by one for the purpose."""
+        if self._presence:
+            await self._presence.ping()
+            return self._presence.nick
+        async with self._present() as presence:
+            return presence.nick
+
+    @asynccontextmanager
+    async def _present(self) -> AsyncIterator[Presence]:
+        """A connection on which we have a name."""
+        settings, pace, clock = self._settings, self._pace, self._clock
+        password = await self._secret(settings.password, settings.password_file, "IRC_PASSWORD")
+        serv, proof = settings.nickserv, ""
+        if serv.enabled:
+            proof = await self._secret(serv.password, serv.password_file, "IRC_NICKSERV_PASSWORD")
+        async with connected(
+            settings.host, settings.actual_port, tls=settings.tls, pace=pace, clock=clock
+        ) as wire:
+            presence = Presence(wire, settings, pace, clock, self._changed)
+            await presence.register(password)
+            if proof:
+                presence.introduce(proof)
+            yield presence
+
+    async def _secret(self, value: SecretStr | None, file: str | None, variable: str) -> str:
+        """A password: of the config, the first line of a file, or of the environment."""
+        if value:
+            return value.get_secret_value()
+        return await asyncio.to_thread(_first_line, file) if file else self._env.get(variable, "")
+
+    async def _read(self, presence: Presence, hearing: "Hearing") -> None:
+        line = await presence.read()
+        if inbound := hearing.hear(line, self._clock.now_ms()):
+            await self._until(lambda: len(self._held) < MOST_HELD)
+            self._held.append(inbound)
+            self._changed()
+
+    async def _hand_over(self, receive: Receive) -> None:
+        """In the order it was said. What cannot be kept is offered again by the next run."""
+        while True:
+            await self._until(lambda: bool(self._held))
+            await receive(self._held[0])
+            self._held.popleft()
+            self._changed()
+
+    async def _there(self, chat: str) -> Presence:
+        """The connection by which a chat can be reached; after a start it takes a moment."""
+        try:
+            async with asyncio.timeout(self._pace.ready_s):
+                await self._until(
+                    lambda: self._presence is not None and not self._presence.is_awaited(chat)
+                )
+        except TimeoutError:
+            where = f"in {chat}" if self._presence else f"connected to {self._settings.host}"
+            raise SendFailed(f"we are not {where}", retryable=True) from None
+        assert self._presence is not None  # noqa: S101 - it was waited for
+        return self._presence
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._change.clear()
+            await self._change.wait()
+
+    def _changed(self) -> None:
+        self._change.set()
+
+
+class Hearing:
+    """Lines of one connection, as messages."""
+
+    def __init__(self, name: str, account: str, settings: Settings, presence: Presence) -> None:
+        self._name, self._account, self._presence = name, account, presence
+        self._nickserv = settings.nickserv.service
+        lists = [settings.allow_from, settings.group_allow_from]
+        lists += [group.allow_from or () for group in settings.groups.values()]
+        entries = (person_id("irc", entry) for each in lists for entry in each)
+        self._listed = {self._folded(entry): entry for entry in entries}
+        self._numbers = itertools.count(1)
+
+    def hear(self, line: Line, now_ms: int) -> Inbound | None:
+        """The message in a line; None for what is none, or is not to be answered.
+
+        Programs answer each other by NOTICE so that nobody answers back: those are no messages.
+        """
+        presence = self._presence
+        if line.command != "PRIVMSG" or not line.is_from_person or len(line.params) < 2:
+            return None
+        if presence.is_me(line.nick) or presence.fold(line.nick) == presence.fold(self._nickserv):
+            return None
+        text = read_text(line.params[1], line.nick)
+        if not text or not is_nick(line.nick):
+            return None
+        room = presence.room(line.params[0])
+        chat = presence.fold(room or line.nick)
+        at_ms = stamp_ms(line.tags.get("time", "")) or now_ms
+        occasion = Occasion(
+            kind="group" if room else "direct",
+            title=room,
+            name=line.nick,
+            handle=line.nick,
+            is_bot="bot" in line.tags,
+            mentioned=names(text, presence.nick),
+        )
+        return Inbound(
+            self._id(line, at_ms),
+            Address(self._name, chat, self._account),
+            self.sender_of(line),
+            text,
+            at_ms=at_ms,
+            occasion=occasion,
+        )
+
+    def sender_of(self, line: Line) -> str:
+        """Who somebody is: what lists of people are compared with.
+
+        Anybody can take a nick that is free. Where the server vouches for accounts, a person who
+        is logged in is their account, and nobody else can be that. All others are their whole
+        mask, `nick!user@host`, which a stranger who takes the nick does not have. A bare nick is
+        somebody only where the owner listed it and the server knows no accounts. Spelled as the
+        owner did, if they did: which letters are the same is the server's to say.
+        """
+        mask, nick = self._folded(line.source), self._presence.fold(line.nick)
+        if "account-tag" in self._presence.caps:
+            account = self._presence.fold(line.tags.get("account", ""))
+            known = account if is_nick(account) else mask
+        else:
+            known = nick if nick in self._listed else mask
+        return self._listed.get(known, known)
+
+    def _folded(self, mask: str) -> str:
+        nick, mark, place = mask.partition("!")
+        return f"{self._presence.fold(nick)}{mark}{place.lower()}"
+
+    def _id(self, line: Line, at_ms: int) -> str:
+        """The server's id, where it gives one; the same words said twice are two messages."""
+        given = line.tags.get("msgid", "")
+        if given and len(given) <= _LONGEST_ID and given.isprintable():
+            return given
+        said = "\0".join((line.source, *line.params))
+        whole = f"{at_ms}\0{next(self._numbers)}\0{said}"
+        return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _first_line(name: str) -> str:
+    try:
+        text = Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as exc:
+        told = f"the password file {name} cannot be read: {exc}"
+        raise ChannelAuthFailed(told, fix="correct channels.irc.passwordFile") from exc
+    first = (text.splitlines() or [""])[0].strip()
+    if not first or "\0" in first:
+        raise ChannelAuthFailed(f"the password file {name} has no password", fix="write one in it")
+    return first

@@ -1,0 +1,349 @@
+"""Being on a server: our name there, the rooms we are in, and whether it has what we sent.
+
+IRC confirms no message. But a server takes the lines of a connection one after the other, so each
+message is followed by a PING: the PONG says that the message was taken, and a complaint about it
+comes before.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar, Final
+
+from homarus.channels.irc.line import MAX_BYTES, Line, Unsendable, compose, fold
+from homarus.channels.irc.settings import Settings
+from homarus.channels.irc.wire import Pace, Wire
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+
+log = logging.getLogger(__name__)
+
+REGISTER_S: Final = 60.0
+WANTED: Final = frozenset({"account-tag", "message-tags", "server-time"})
+SPARE_NAMES: Final = 3  # how many other nicks are tried: with one, two, three underscores
+MOST_ROOMS: Final = 10  # in one JOIN
+# As long as they can be; servers cut what they pass on, so there must be room for ours.
+MAX_NICK, MAX_USER, MAX_HOST = 32, 11, 63
+
+_GREETED: Final = frozenset({"376", "422"})  # the message of the day ended, or there is none
+_TAKEN: Final = frozenset({"433", "436", "437"})
+_NOT_LET_IN: Final = frozenset({"403", "405", "437", "471", "473", "474", "475", "476", "477"})
+# Nobody of that name, not in that room, too long, not for the likes of us, and so on.
+_REFUSED: Final = frozenset(
+    str(number)
+    for number in (401, 402, 403, 404, 408, *range(411, 416), 417, 442, 477, 482, 486, 489, 494)
+) | {"531", "716"}
+_TOO_FAST: Final = frozenset({"263", "439"})
+_BANNED: Final = re.compile(
+    r"\b(bad password|password (mismatch|incorrect)|access denied|[kgz]-?lined?|banned)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    """A line whose fate is not known yet; `target` is whom it is for, folded."""
+
+    target: str
+    told: asyncio.Future[None]
+
+
+def overhead(nick_bytes: int, user_host_bytes: int, target_bytes: int) -> int:
+    """What the line others get has beside the text: `:nick!user@host PRIVMSG target :` + CR LF."""
+    return len(":! PRIVMSG  :\r\n") + nick_bytes + user_host_bytes + target_bytes
+
+
+class Presence:
+    """One connection on which we have a name. Made by `register`, fed by `note`."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        settings: Settings,
+        pace: Pace,
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._wire, self._settings, self._pace, self._clock = wire, settings, pace, clock
+        self._changed = changed
+        self.nick = settings.nick
+        self.caps: set[str] = set()
+        self.rooms = {room.split(" ")[0]: room.partition(" ")[2] for room in settings.channels}
+        self._joined: set[str] = set()
+        self._complaints: dict[str, str] = {}
+        self._support: dict[str, str] = {}
+        self._user_host = ""
+        self._offered: set[str] = set()
+        self._names = itertools.islice(itertools.count(1), SPARE_NAMES)
+        self._registered = False
+        self._waiting: dict[str, _Waiter] = {}
+        self._tokens = itertools.count(1)
+
+    # Being let in
+
+    async def register(self, password: str) -> None:
+        """Get a name on the server; ChannelAuthFailed when it will not have us."""
+        settings = self._settings
+        hello = [compose("CAP", "LS", "302")]
+        if password:
+            hello.append(compose("PASS", password))
+        user = settings.username or re.sub(r"[^A-Za-z0-9_.-]", "", self.nick) or "homarus"
+        hello.append(compose("NICK", self.nick))
+        hello.append(compose("USER", user, "0", "*", settings.realname or settings.nick))
+        self._wire.say(*hello)
+        try:
+            async with asyncio.timeout(REGISTER_S):
+                while (await self.read()).command not in _GREETED or not self._registered:
+                    pass
+        except TimeoutError as exc:
+            raise ChannelError(f"{settings.host} did not let us in in time") from exc
+
+    async def read(self) -> Line:
+        """The next line, noted."""
+        line = await self._wire.read()
+        self.note(line)
+        return line
+
+    def introduce(self, password: str) -> None:
+        """Tell the server's NickServ who we are."""
+        serv = self._settings.nickserv
+        wanted = self._settings.nick
+        orders = [f"IDENTIFY {password}"]
+        if serv.register_ and serv.register_email:
+            orders.insert(0, f"REGISTER {password} {serv.register_email}")
+        if self.fold(self.nick) != self.fold(wanted):  # somebody has our name: perhaps our past
+            orders = [f"IDENTIFY {wanted} {password}", f"GHOST {wanted} {password}"]
+        self._wire.say(*(compose("PRIVMSG", serv.service, order) for order in orders))
+
+    async def keep(self) -> None:
+        """Enter the rooms, and see to it that we stay there and keep our name."""
+        while True:
+            for line in self._joins(room for room in self.rooms if not self.is_in(room)):
+                await self._wire.turn()
+                self._wire.say(line)
+            await self._clock.sleep(self._pace.again_s)
+            if self.fold(self.nick) != self.fold(self._settings.nick):
+                self._wire.say(compose("NICK", self._settings.nick))
+
+    def _joins(self, rooms: Iterable[str]) -> Iterator[bytes]:
+        left = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
+        while left:
+            some, left = left[:MOST_ROOMS], left[MOST_ROOMS:]
+            keys = [self.rooms[room] for room in some if self.rooms[room]]
+            yield compose("JOIN", ",".join(some), *([",".join(keys)] if keys else []))
+
+    # What is known
+
+    def fold(self, name: str) -> str:
+        return fold(name, self._support.get("CASEMAPPING", "rfc1459").lower())
+
+    def is_me(self, name: str) -> bool:
+        return self.fold(name) == self.fold(self.nick)
+
+    def is_in(self, room: str) -> bool:
+        return self.fold(room) in self._joined
+
+    def is_awaited(self, room: str) -> bool:
+        """Whether this is a room we should be in, and are not yet."""
+        known = {self.fold(name) for name in self.rooms}
+        return self.fold(room) in known and not self.is_in(room)
+
+    def room(self, target: str) -> str:
+        """The room a message was sent to; "" when it was sent to a person."""
+        bare = target.lstrip(self._support.get("STATUSMSG", ""))
+        return bare if bare[:1] in (self._support.get("CHANTYPES") or "#&") and bare else ""
+
+    # Sending
+
+    async def send(self, target: str, text: str) -> None:
+        """Send a message, and hear that the server has it."""
+        try:
+            line = compose("PRIVMSG", target, text)
+        except Unsendable as exc:
+            raise SendFailed(f"it cannot be sent by IRC: {exc}", retryable=False) from exc
+        known = len(self._user_host.encode()) or MAX_USER + 1 + MAX_HOST
+        size = overhead(len(self.nick.encode()), known, len(target.encode())) + len(text.encode())
+        if size > MAX_BYTES:
+            told = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
+            raise SendFailed(told, retryable=False, fix="lower channels.irc.textChunkLimit")
+        await self._wire.turn()
+        if not self._wire.is_open:
+            raise SendFailed("the connection was lost before it was sent", retryable=True)
+        await self._confirmed(target, line)
+
+    async def ping(self) -> None:
+        """Hear from the server."""
+        await self._confirmed("")
+
+    async def _confirmed(self, target: str, *lines: bytes) -> None:
+        token = f"homarus-{next(self._tokens)}"
+        waiter = _Waiter(self.fold(target), asyncio.get_running_loop().create_future())
+        self._waiting[token] = waiter
+        try:
+            self._wire.say(*lines, compose("PING", token))
+            async with asyncio.timeout(self._pace.answer_s):
+                await waiter.told
+        except TimeoutError as exc:
+            told = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
+            raise ChannelError(told) from exc
+        finally:
+            del self._waiting[token]
+
+    def end(self) -> None:
+        """The connection is gone: whether what was sent arrived, nobody will hear."""
+        for waiter in self._waiting.values():
+            if not waiter.told.done():
+                lost = ChannelError("the connection was lost before the server confirmed")
+                waiter.told.set_exception(lost)
+
+    # Reading
+
+    def note(self, line: Line) -> None:
+        """Take in what a line says of us; errors that end the connection are raised."""
+        if note := self._NOTED.get(line.command):
+            note(self, line)
+        if line.command in _REFUSED or line.command in _TOO_FAST:
+            self._refuse(line)
+        if self._registered and line.command in _NOT_LET_IN:
+            self._complain(line)
+
+    def _ping(self, line: Line) -> None:
+        self._wire.say(compose("PONG", line.param(-1)))
+
+    def _pong(self, line: Line) -> None:
+        waiter = self._waiting.get(line.param(-1))
+        if waiter and not waiter.told.done():
+            waiter.told.set_result(None)
+
+    def _refuse(self, line: Line) -> None:
+        """The server complains of what we sent: of the oldest line to that target."""
+        target = self.fold(line.param(1)) if len(line.params) > 2 else ""
+        for waiter in self._waiting.values():
+            if waiter.told.done() or (target and target != waiter.target):
+                continue
+            again = line.command in _TOO_FAST or self.is_awaited(waiter.target)
+            words = f"the IRC server refused it: {one_line(line.param(-1), 200)} ({line.command})"
+            waiter.told.set_exception(SendFailed(words, retryable=again))
+            return
+
+    def _complain(self, line: Line) -> None:
+        room, words = line.param(1), f"{one_line(line.param(-1), 200)} ({line.command})"
+        if self.is_awaited(room) and self._complaints.get(room) != words:
+            self._complaints[room] = words
+            log.warning("%s does not let us into %s: %s", self._settings.host, room, words)
+
+    def _cap(self, line: Line) -> None:
+        words = line.param(-1).split()
+        match line.param(1).upper():
+            case "LS":
+                self._offered.update(word.partition("=")[0] for word in words)
+                if line.param(2) == "*" and len(line.params) > 3:
+                    return  # the list goes on
+                asked = sorted(WANTED & self._offered)
+                said = compose("CAP", "REQ", " ".join(asked)) if asked else compose("CAP", "END")
+                self._wire.say(said)
+            case "ACK":
+                self.caps.update(words)
+                self._wire.say(compose("CAP", "END"))
+            case "NAK":
+                self._wire.say(compose("CAP", "END"))
+            case "DEL":
+                self.caps.difference_update(words)
+
+    def _welcome(self, line: Line) -> None:
+        self._registered = True
+        self.nick = line.param(0) or self.nick
+        if self.nick != self._settings.nick:
+            log.warning("%s is taken on %s: we are %s for now", *self._named, self.nick)
+
+    def _isupport(self, line: Line) -> None:
+        for word in line.params[1:-1]:
+            name, _, value = word.partition("=")
+            self._support[name.upper()] = value
+
+    def _host(self, line: Line) -> None:
+        self._user_host = ""  # 396: it will show with the next JOIN
+
+    def _taken(self, line: Line) -> None:
+        if self._registered:
+            return  # it is tried again later
+        spare = next(self._names, 0)
+        if not spare:
+            told = f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
+            raise ChannelError(told, fix="choose another channels.irc.nick")
+        self.nick = self._settings.nick + "_" * spare
+        self._wire.say(compose("NICK", self.nick))
+
+    def _no_nick(self, line: Line) -> None:
+        if not self._registered:
+            told = f"{self._settings.host} takes no nick like {self.nick}: {line.param(-1)}"
+            raise ChannelAuthFailed(told, fix="choose another channels.irc.nick")
+
+    def _nick(self, line: Line) -> None:
+        if self.is_me(line.nick):
+            self.nick = line.param(0) or self.nick
+            self._learn(line)
+
+    def _join(self, line: Line) -> None:
+        if self.is_me(line.nick):
+            self._joined.add(self.fold(line.param(0)))
+            self._complaints.pop(line.param(0), None)
+            self._learn(line)
+            self._changed()
+
+    def _part(self, line: Line) -> None:
+        if self.is_me(line.nick):
+            self._joined.discard(self.fold(line.param(0)))
+
+    def _kick(self, line: Line) -> None:
+        if self.is_me(line.param(1)):
+            self._joined.discard(self.fold(line.param(0)))
+            who, why = one_line(line.nick), one_line(line.param(-1), 200)
+            log.warning("%s threw us out of %s: %s", who, line.param(0), why)
+
+    def _notice(self, line: Line) -> None:
+        """Never answered. What NickServ says, the owner may want to know."""
+        if self.fold(line.nick) == self.fold(self._settings.nickserv.service):
+            log.info("%s on %s: %s", line.nick, self._settings.host, one_line(line.param(-1), 200))
+
+    def _shut_out(self, line: Line) -> None:
+        told = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
+        raise ChannelAuthFailed(told, fix="check channels.irc.password, or ask its operators")
+
+    def _error(self, line: Line) -> None:
+        words = one_line(line.param(-1), 200)
+        if _BANNED.search(words):
+            self._shut_out(line)
+        raise ChannelError(f"{self._settings.host} ended the connection: {words}")
+
+    def _learn(self, line: Line) -> None:
+        """How others see us: it is part of each line they get from us."""
+        self._user_host = line.source.partition("!")[2]
+
+    @property
+    def _named(self) -> tuple[str, str]:
+        return self._settings.nick, self._settings.host
+
+    _NOTED: ClassVar[Mapping[str, Callable[["Presence", Line], None]]] = {
+        "PING": _ping,
+        "PONG": _pong,
+        "CAP": _cap,
+        "001": _welcome,
+        "005": _isupport,
+        "396": _host,
+        "432": _no_nick,
+        **dict.fromkeys(_TAKEN, _taken),
+        "463": _shut_out,
+        "464": _shut_out,
+        "465": _shut_out,
+        "NICK": _nick,
+        "JOIN": _join,
+        "PART": _part,
+        "KICK": _kick,
+        "NOTICE": _notice,
+        "ERROR": _error,
+    }

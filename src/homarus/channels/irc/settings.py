@@ -1,0 +1,86 @@
+"""What the config says of one IRC account: the original's keys."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr
+
+from homarus.channels.irc.line import is_channel, is_nick
+from homarus.config.channels import AccountSettings
+from homarus.config.schema import Section, Text, Texts
+
+TLS_PORT, PLAIN_PORT = 6697, 6667
+TEXT_LIMIT: Final = 350  # bytes of a message, for names and hosts of the usual length
+
+
+def _nick(name: str) -> str:
+    if not is_nick(name):
+        raise ValueError("that cannot be a nick")
+    return name
+
+
+def _one_line(text: str) -> str:
+    if any(mark in text for mark in "\r\n\0"):
+        raise ValueError("it must be one line")
+    return text
+
+
+def _one_line_secret(secret: SecretStr) -> SecretStr:
+    _one_line(secret.get_secret_value())
+    return secret
+
+
+def _word(text: str) -> str:
+    if not text or any(mark.isspace() or mark in "\0@:" for mark in text):
+        raise ValueError("it must be one word, without @ and :")
+    return text
+
+
+def _rooms(rooms: tuple[str, ...]) -> tuple[str, ...]:
+    for room in rooms:
+        name, *keys = room.split(" ")
+        if not is_channel(name) or len(keys) > 1 or any("," in key or not key for key in keys):
+            raise ValueError(f'{room!r} is no channel: write "#name", or "#name key"')
+    return rooms
+
+
+Nick = Annotated[str, AfterValidator(_nick)]
+Password = Annotated[SecretStr, AfterValidator(_one_line_secret)]
+OneLine = Annotated[str, AfterValidator(_one_line)]
+Word = Annotated[str, AfterValidator(_word)]
+
+
+class NickServ(Section):
+    """The bot that knows to whom a nick belongs. With a password it is told who we are."""
+
+    enabled: bool = True
+    service: Nick = "NickServ"
+    password: Password | None = None
+    password_file: str | None = None
+    register_: bool = Field(default=False, alias="register")
+    register_email: OneLine | None = None
+
+
+class Settings(AccountSettings):
+    """One account: a server and our name there."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: Text
+    port: int | None = Field(None, ge=1, le=65_535)
+    tls: bool = True
+    nick: Nick
+    username: Word | None = None
+    realname: OneLine | None = None
+    password: Password | None = None
+    password_file: str | None = None
+    nickserv: NickServ = NickServ.model_construct()
+    channels: Annotated[Texts, AfterValidator(_rooms)] = ()
+    # What the original has beside, and nothing here depends on.
+    capabilities: Texts = ()
+    config_writes: bool = True
+    heartbeat: Mapping[str, Any] = {}
+
+    @property
+    def actual_port(self) -> int:
+        return self.port or (TLS_PORT if self.tls else PLAIN_PORT)

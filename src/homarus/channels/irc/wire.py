@@ -1,0 +1,160 @@
+"""One connection to an IRC server: lines in, and lines out no faster than a server bears.
+
+A server that says nothing is asked whether it is still there; one that stays silent is gone.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from homarus.channels.irc.line import MAX_BYTES, TAGS_BYTES, Line, compose, parse
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelError
+from homarus.core.value import dataclass
+
+CONNECT_S: Final = 30.0
+_SECOND_TRY_S: Final = 0.25  # before the next of a host's addresses is tried too
+_BYE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast we speak and how long we wait.
+
+    After `burst` lines there is one every `every_s`: servers hang up on who says more. A silence
+    of `idle_s` means that the connection is dead. `ready_s` is how long a message waits for us to
+    be connected, `answer_s` how long for the server to say that it has it. `again_s`: when to try
+    once more to get into a room, or to get our name.
+    """
+
+    burst: int = 4
+    every_s: float = 1.0
+    idle_s: float = 240.0
+    ready_s: float = 20.0
+    answer_s: float = 45.0
+    again_s: float = 60.0
+
+
+class Bucket:
+    """Lets `burst` through at once, then one each `every_s`, in the order they came."""
+
+    def __init__(self, pace: Pace, clock: Clock) -> None:
+        self._pace, self._clock = pace, clock
+        self._next_s = clock.monotonic() - pace.burst * pace.every_s
+
+    async def turn(self) -> None:
+        """Wait until it is one's turn to speak."""
+        pace, now_s = self._pace, self._clock.monotonic()
+        self._next_s = max(self._next_s, now_s - pace.burst * pace.every_s) + pace.every_s
+        if self._next_s > now_s:
+            await self._clock.sleep(self._next_s - now_s)
+
+
+class Wire:
+    """A connection that is open. Made by `connected`."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pace: Pace,
+        clock: Clock,
+    ) -> None:
+        self._reader, self._writer, self._pace = reader, writer, pace
+        self._bucket = Bucket(pace, clock)
+
+    async def read(self) -> Line:
+        """What the server says next; ChannelError when it hung up, or is silent for too long."""
+        while True:
+            try:
+                raw = await self._read()
+            except (EOFError, OSError) as exc:
+                raise ChannelError(f"the IRC server hung up: {_words(exc)}") from exc
+            except asyncio.LimitOverrunError as exc:
+                raise ChannelError("the IRC server sent a line that has no end") from exc
+            if line := parse(raw):
+                return line
+
+    @property
+    def is_open(self) -> bool:
+        return not self._writer.transport.is_closing()
+
+    def say(self, *lines: bytes) -> None:
+        """Send at once, whatever the pace: what a server waits for, and what had its turn."""
+        if not self.is_open:
+            raise ChannelError("the connection to the IRC server is lost")
+        self._writer.write(b"".join(lines))
+
+    async def turn(self) -> None:
+        """Wait until one may say something more."""
+        await self._bucket.turn()
+
+    async def _read(self) -> bytes:
+        """The next line. Half the time of a silence that is too long, the server is asked."""
+        for ask in (True, False):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.idle_s / 2):
+                    return await self._reader.readuntil(b"\n")
+            if ask:
+                self.say(compose("PING", "still-there"))
+        raise EOFError(f"nothing came for {self._pace.idle_s:.0f} s")
+
+    async def close(self) -> None:
+        """Say goodbye and hang up; nobody waits long for the other side."""
+        with suppress(OSError, TimeoutError, ssl.SSLError):
+            if self.is_open:
+                self._writer.write(compose("QUIT", "bye"))
+            self._writer.close()
+            async with asyncio.timeout(_BYE_S):
+                await self._writer.wait_closed()
+        self._writer.transport.abort()
+
+
+@asynccontextmanager
+async def connected(
+    host: str, port: int, *, tls: bool, pace: Pace, clock: Clock
+) -> AsyncIterator[Wire]:
+    """A connection, for as long as the block lasts; ChannelError when there is none to be had."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            reader, writer = await asyncio.open_connection(
+                host,
+                port,
+                ssl=await _trust() if tls else None,
+                limit=TAGS_BYTES + MAX_BYTES,
+                happy_eyeballs_delay=_SECOND_TRY_S,
+            )
+    except ssl.SSLCertVerificationError as exc:
+        raise ChannelError(
+            f"{host} shows a certificate that is not trusted: {exc.verify_message}",
+            fix="name its certificate in SSL_CERT_FILE, or correct channels.irc.host",
+        ) from exc
+    except ssl.SSLError as exc:
+        raise ChannelError(
+            f"{host}:{port} does not speak TLS: {exc.reason}",
+            fix="set channels.irc.port to its TLS port, or channels.irc.tls to false",
+        ) from exc
+    except TimeoutError as exc:
+        told = f"{host}:{port} did not answer within {CONNECT_S:.0f} s"
+        raise ChannelError(told) from exc
+    except (OSError, UnicodeError) as exc:
+        raise ChannelError(f"{host}:{port} cannot be reached: {_words(exc)}") from exc
+    wire = Wire(reader, writer, pace, clock)
+    try:
+        yield wire
+    finally:
+        await wire.close()
+
+
+async def _trust() -> ssl.SSLContext:
+    from homarus.net.exchange import trust
+
+    return await asyncio.to_thread(trust)  # it reads files
+
+
+def _words(exc: Exception) -> str:
+    if isinstance(exc, asyncio.IncompleteReadError):
+        return "the connection was closed"
+    return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__

@@ -1,0 +1,145 @@
+"""What chats see of runs while they go on: who is shown where, and reactions.
+
+None of this is owed to anybody, so it goes past the outbox: each request has a short time, a
+failure is a line in the log for who looks for it, and nothing waits for it but the answer, and
+that not for long. What must arrive is a parcel.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Final, TypeAlias
+
+from homarus.channels.base import Channel, Reacts, Types
+from homarus.channels.showing import Look, Showing, attempt, sketch_for
+from homarus.channels.typing import Typing
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.message import Address, Inbound
+from homarus.core.tasks import contain
+from homarus.core.value import dataclass
+
+MAX_ACKS: Final = 1_000
+
+# The account at work under a channel's name and its own.
+FindChannel: TypeAlias = Callable[[str, str], Channel | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ack:
+    """A reaction that says that a message was heard."""
+
+    to: Address
+    message_id: str
+    given: asyncio.Task[None]
+
+
+class Live:
+    """Shows runs in their chats, and reactions. Its tasks belong to the program's own group."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        clock: Clock,
+        *,
+        channel: FindChannel,
+        config: Callable[[], Config],
+    ) -> None:
+        self._group: asyncio.TaskGroup = group
+        self._clock, self._channel, self._config = clock, channel, config
+        self._acks: OrderedDict[tuple[Address, str], _Ack] = OrderedDict()
+        self._asked: OrderedDict[str, list[tuple[Address, str]]] = OrderedDict()  # by run
+
+    def show(
+        self, asked: Sequence[Inbound], run: str, look: Look, typing_interval_s: float
+    ) -> Showing | None:
+        """Begin to show the run that answers these; None where there is nothing to show it by."""
+        to = asked[0].address
+        channel = self._channel(to.channel, to.account)
+        if channel is None:
+            return None
+        from homarus.config.channels import common
+
+        self._remember(run, asked)
+        settings = common(self._config(), to.channel, to.account)
+        sketch = sketch_for(channel, to, run, settings)
+        typing = self._typing(channel, to, typing_interval_s)
+        if sketch is None and typing is None:
+            return None
+        showing = Showing(
+            channel, to, self._clock, settings,
+            look=look, sketch=sketch, typing=typing, end=self._end,
+        )  # fmt: skip
+        showing.task = self._spawn(f"showing {run}", showing.run)
+        return showing if showing.task else None
+
+    def _typing(self, channel: Channel, to: Address, interval_s: float) -> Typing | None:
+        if not isinstance(channel, Types):
+            return None
+        interval_s = min(interval_s, max(1.0, channel.capabilities.typing_s * 0.8))
+        return Typing(lambda: channel.show_typing(to, on=True), self._clock, interval_s=interval_s)
+
+    def acknowledge(self, inbound: Inbound, emoji: str) -> None:
+        """Say by a reaction that a message was heard."""
+        to, message_id = inbound.address, inbound.id
+        channel = self._channel(to.channel, to.account)
+        if channel is None or not emoji or not isinstance(channel, Reacts):
+            return
+        given = self._spawn(
+            "reaction", lambda: attempt("reaction", lambda: channel.react(to, message_id, emoji))
+        )
+        if given:
+            self._acks[to, message_id] = _Ack(to, message_id, given)
+            while len(self._acks) > MAX_ACKS:
+                self._acks.popitem(last=False)
+
+    def answered(self, key: str) -> None:
+        """A parcel arrived: the reactions to what it answers have done their work."""
+        asked = self._asked.pop(key.rpartition(":")[0], ())
+        if not asked or not self._config().messages.remove_ack_after_reply:
+            return
+        for place in asked:
+            if ack := self._acks.pop(place, None):
+                self._take_back(ack)
+
+    def _take_back(self, ack: _Ack) -> None:
+        channel = self._channel(ack.to.channel, ack.to.account)
+        if channel is None or not isinstance(channel, Reacts):
+            return
+
+        async def take_back() -> None:
+            await asyncio.wait([ack.given])
+            await attempt("reaction", lambda: channel.react(ack.to, ack.message_id, ""))
+
+        self._spawn("reaction", take_back)
+
+    def _remember(self, run: str, asked: Sequence[Inbound]) -> None:
+        places = [(one.address, one.id) for one in asked]
+        if heard := [place for place in places if place in self._acks]:
+            self._asked[run] = heard
+            while len(self._asked) > MAX_ACKS:
+                self._asked.popitem(last=False)
+
+    def _end(self, showing: Showing) -> None:
+        task = showing.task
+        if task is None:
+            return
+
+        async def clear() -> None:
+            await showing.hold()  # a message that is being begun must not be forgotten
+            task.cancel()
+            await asyncio.wait([task])
+            await showing.clear()
+
+        showing.note(typing=False)
+        if self._spawn(f"end of {task.get_name()}", clear) is None:
+            task.cancel()
+
+    def _spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
+        """Have something done aside; None when the program is ending."""
+        aside: Coroutine[None, None, None] = contain(name, work, lambda _exc: None)
+        try:
+            return self._group.create_task(aside, name=name)
+        except RuntimeError:
+            aside.close()
+            return None

@@ -1,0 +1,252 @@
+"""The mailbox of agents: how a tool writes to a chat, and changes what stands there.
+
+A message goes through the outbox like any reply, under an id that the call decides: however often
+a call is run, its message is sent once. To react, edit and delete twice is the same as once, so
+these are asked of the service at once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from homarus.channels.base import Channel, Deletes, Edits, Reacts
+from homarus.channels.deliver import Delivery
+from homarus.channels.packing import pack, render
+from homarus.channels.pairing import Pairings
+from homarus.channels.targets import read_target
+from homarus.config.channels import EVERYONE, AccountSettings, common
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ToolDenied, ToolError, ToolTimeout
+from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.core.text import one_line
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Refusal
+from homarus.policy.access import person_id
+from homarus.store.base import Store
+from homarus.store.journal import Parcel
+from homarus.tools.attachment import Attachments
+from homarus.tools.tool import Posted
+
+RECEIPT_S: Final = 10.0  # how long a tool waits to hear that its message arrived
+ASK_S: Final = 30.0  # how long a service may take
+LOOK_S: Final = 0.1
+# Where a name alone tells the service: the sort of name, and who has such.
+_BY_FORM: Final = (("@", ":", "matrix"), ("!", ":", "matrix"), ("#", ":", "matrix"))
+_ROOMS: Final = frozenset({"irc", "slack", "discord", "mattermost", "twitch"})  # have a `#room`
+
+
+class Mailbox:
+    """Mail (tools/tool.py) over the channels at work."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        store: Store,
+        clock: Clock,
+        *,
+        config: Callable[[], Config],
+        hooks: Hooks,
+        state: Path,
+    ) -> None:
+        self._delivery, self._store, self._clock = delivery, store, clock
+        self._config, self._hooks = config, hooks
+        self._pairings, self.attach = Pairings(state, clock), Attachments(state / "media")
+
+    def accounts(self) -> tuple[tuple[str, str], ...]:
+        return tuple(line.key for line in self._delivery.lines)
+
+    def find(
+        self,
+        target: str,
+        *,
+        channel: str = "",
+        account: str = "",
+        thread: str = "",
+        here: Address | None = None,
+    ) -> Address:
+        return find_address(
+            target, self.accounts(), channel=channel, account=account, thread=thread, here=here
+        )
+
+    async def knows(self, agent: str, to: Address) -> bool:
+        where = {"lastChannel": to.channel, "lastTo": to.chat}
+        if await self._store.sessions(agent=agent, where=where, limit=1):
+            return True
+        settings = self._settings(to)
+        if to.chat != EVERYONE and to.chat in settings.groups:
+            return True
+        allowed = (*settings.allow_from, *settings.group_allow_from)
+        paired = self._pairings.allowed(to.channel, to.account)
+        people = {person_id(to.channel, one) for one in (*allowed, *paired)}
+        return person_id(to.channel, to.chat) in people - {"", EVERYONE}
+
+    async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+        channel, settings = self._open(to, "sendMessage")
+        _check_files(channel, extras.media)
+        sent = await self._hooks.message_sending(Outbound(to, text, key, extras))
+        if isinstance(sent, Refusal):
+            raise ToolDenied(f"the message is not sent: {sent.reason}")
+        at_ms, able = self._clock.now_ms(), channel.capabilities
+        parcels = pack(key, sent.text, to, able, settings, extras=extras, at_ms=at_ms)
+        if not parcels:
+            raise ToolError("there is nothing in the message", fix="give message or media")
+        async with self._store.journal.commit() as unit:
+            unit.post(*parcels)
+        self._delivery.nudge()
+        return await self._receipt([parcel.id for parcel in parcels])
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        channel, _ = self._open(to, "reactions")
+        if not isinstance(channel, Reacts):
+            raise _unable(to, "has no reactions")
+        async with _asking(to):
+            await channel.react(to, message_id, emoji)
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        channel, settings = self._open(to, "editMessage")
+        if not isinstance(channel, Edits):
+            raise _unable(to, "cannot change a message that was sent")
+        parts = render(text, channel.capabilities, settings, mode="length")
+        if len(parts) != 1:
+            why = "is empty" if not parts else "is too long for one message"
+            raise ToolError(f"the new text {why}", fix="delete the message and send another")
+        async with _asking(to):
+            await channel.edit(to, message_id, parts[0])
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        channel, _ = self._open(to, "deleteMessage")
+        if not isinstance(channel, Deletes):
+            raise _unable(to, "cannot take a message back")
+        async with _asking(to):
+            await channel.delete(to, message_id)
+
+    def _open(self, to: Address, action: str) -> tuple[Channel, AccountSettings]:
+        """The account a chat is reached by, if its settings allow this."""
+        found = (line.channel for line in self._delivery.lines)
+        at = (to.channel, to.account)
+        channel = next((one for one in found if (one.name, one.account) == at), None)
+        if channel is None:
+            raise ToolError(f"{to.channel}:{to.account} is not at work")
+        settings = self._settings(to)
+        if settings.actions.get(action) is False:
+            raise ToolDenied(f"channels.{to.channel}.actions.{action} is off")
+        return channel, settings
+
+    def _settings(self, to: Address) -> AccountSettings:
+        return common(self._config(), to.channel, to.account)
+
+    async def _receipt(self, ids: Sequence[str]) -> Posted:
+        """What became of parcels, as far as it is known after a while."""
+        until_s = self._clock.monotonic() + RECEIPT_S
+        while True:
+            found = [await self._store.journal.parcel(parcel_id) for parcel_id in ids]
+            posted = _posted([parcel for parcel in found if parcel])
+            if posted.state != "queued" or self._clock.monotonic() >= until_s:
+                return posted
+            await self._clock.sleep(LOOK_S)
+
+
+def find_address(
+    target: str,
+    accounts: Collection[tuple[str, str]],
+    *,
+    channel: str = "",
+    account: str = "",
+    thread: str = "",
+    here: Address | None = None,
+) -> Address:
+    """The chat that is meant: what is not named is as here. Pure."""
+    known = {name for name, _ in accounts}
+    if here and here.channel not in known:
+        here = None
+    target, channel = target.strip(), channel.strip().lower()
+    head, colon, rest = target.partition(":")
+    if not channel and colon and head.lower() in known:
+        channel, target = head.lower(), rest
+    channel = channel or _channel_of(target, known, here)
+    if channel not in known:
+        told = ", ".join(sorted(known)) or "none"
+        raise ToolError(f"there is no channel {one_line(channel, 40)!r}", fix=f"channels: {told}")
+    ours = [one for name, one in accounts if name == channel]
+    target, account = _account_of(target.removeprefix(f"{channel}:"), account.strip(), ours)
+    near = here if here and here.channel == channel and account in {"", here.account} else None
+    if not account:
+        account = near.account if near else "default" if "default" in ours else ours[0]
+    if account not in ours:
+        raise ToolError(f"{channel} has no account {one_line(account, 40)!r}", fix=_names(ours))
+    if not target:
+        if near is None:
+            raise ToolError("it is not said to whom", fix="give target")
+        return Address(channel, near.chat, account, thread or near.thread)
+    chat, inner = read_target(channel, target)
+    same = near.thread if near and near.chat == chat else None
+    return Address(channel, chat, account, thread or inner or same)
+
+
+def _channel_of(target: str, known: Collection[str], here: Address | None) -> str:
+    for start, inside, channel in _BY_FORM:
+        if target.startswith(start) and inside in target and channel in known:
+            return channel
+    if target.startswith("#") and "irc" in known and not (here and here.channel in _ROOMS):
+        return "irc"
+    if here:
+        return here.channel
+    if len(known) == 1:
+        return next(iter(known))
+    told = ", ".join(sorted(known)) or "none"
+    raise ToolError("it is not said on which channel", fix=f"give channel, one of: {told}")
+
+
+def _account_of(target: str, account: str, ours: Sequence[str]) -> tuple[str, str]:
+    """The target without an account that stands before it."""
+    head, colon, rest = target.partition(":")
+    if colon and rest and head in ours and account in {"", head}:
+        return rest, head
+    return target, account
+
+
+def _names(accounts: Sequence[str]) -> str:
+    return f"accounts: {', '.join(accounts)}"
+
+
+def _posted(parcels: Sequence[Parcel]) -> Posted:
+    """What became of all parts of a message: of the worst of them."""
+    receipt = next((parcel.receipt for parcel in parcels if parcel.receipt), "")
+    states = {parcel.state: parcel.why for parcel in reversed(parcels)}
+    if "dead" in states:
+        return Posted("failed", receipt, states["dead"])
+    if "pending" in states or "sending" in states:
+        return Posted("queued", receipt, states.get("pending", ""))
+    if "unknown" in states:
+        return Posted("unknown", receipt, states["unknown"])
+    return Posted("sent", receipt)
+
+
+def _check_files(channel: Channel, media: Sequence[Media]) -> None:
+    """An agent that attaches a file learns what is wrong with it, instead of the chat."""
+    most = channel.capabilities.media_max_bytes
+    for file in media:
+        if file.problem:
+            raise ToolError(f"{file.name}: {file.problem}")
+        if not most:
+            raise ToolError(f"{channel.name} takes no files", fix="say it in words")
+        if file.size > most:
+            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {most}")
+
+
+def _unable(to: Address, why: str) -> ToolError:
+    return ToolError(f"{to.channel} {why}")
+
+
+@asynccontextmanager
+async def _asking(to: Address) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(ASK_S):
+            yield
+    except TimeoutError as exc:
+        raise ToolTimeout(f"{to.channel} did not answer within {ASK_S:g} s") from exc
+    except OSError as exc:
+        raise ToolError(f"{to.channel} could not be reached: {exc}") from exc

@@ -1,0 +1,91 @@
+"""Telegram and Matrix: the subsets of HTML that they take."""
+
+import re
+from html import escape
+from typing import Final
+
+from homarus.channels.markup.inline import Look
+from homarus.channels.markup.stream import Mark, Spelling
+from homarus.core.value import dataclass
+
+_ROOM = re.compile(r"@(?=room)", re.IGNORECASE)
+
+
+def _escape(text: str) -> str:
+    return escape(text, quote=False)
+
+
+def _spell(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
+    return _spell_code(text)
+
+
+def _spell_code(text: str) -> str:
+    """Without calling everybody in a room: Matrix looks for that in the words alone, code too."""
+    return _ROOM.sub("@\u200b", text)
+
+
+def _spell_link(href: str) -> str:
+    return _ROOM.sub("%40", href)
+
+
+TELEGRAM_LOOK: Final = Look(
+    heading="plain",
+    has_links=True,
+    has_bare_links=False,
+    quotes_nest=False,
+    code_stands_apart=True,
+    names_files=True,
+)
+TELEGRAM: Final = Spelling(
+    marks={
+        "bold": ("<b>", "</b>"),
+        "italic": ("<i>", "</i>"),
+        "strike": ("<s>", "</s>"),
+        "spoiler": ("<tg-spoiler>", "</tg-spoiler>"),
+        "code": ("<code>", "</code>"),
+        "pre": ("<pre><code>", "\n</code></pre>"),
+        "link": ('<a href="{}">', "</a>"),
+        "quote": ("<blockquote>", "</blockquote>"),
+    },
+    escape=_escape,
+    value=escape,
+    unseen=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page(Spelling):
+    def before(self, mark: Mark, inner: Mark | None) -> str:
+        if mark.kind == "ol" and inner and inner.value not in {"", "1"}:
+            return f'<ol start="{inner.value}">'
+        if mark.kind == "pre" and mark.value:
+            return f'<pre><code class="language-{self.value(mark.value)}">'
+        return Spelling.before(self, mark, inner)
+
+
+_TAGS = ("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "table")
+_CELL_TAGS = ("thead", "tbody", "tr", "th", "td")
+
+MATRIX_LOOK: Final = Look(
+    has_links=True,
+    has_bare_links=False,
+    schemes=("http://", "https://", "mailto:"),
+    spell=_spell,
+    spell_link=_spell_link,
+    spell_code=_spell_code,
+)
+MATRIX: Final = _Page(
+    marks={tag: (f"<{tag}>", f"</{tag}>") for tag in _TAGS + _CELL_TAGS}
+    | {
+        "hr": ("<hr>", ""),
+        "bold": ("<strong>", "</strong>"),
+        "italic": ("<em>", "</em>"),
+        "strike": ("<del>", "</del>"),
+        "spoiler": ("<span data-mx-spoiler>", "</span>"),
+        "code": ("<code>", "</code>"),
+        "pre": ("<pre><code>", "</code></pre>"),
+        "link": ('<a href="{}">', "</a>"),
+    },
+    escape=_escape,
+    value=lambda value: escape(_spell_link(value)),
+)

@@ -1,0 +1,218 @@
+"""What stands in a line: styles, links, code, pictures. Common to all dialects.
+
+`Look` says how a dialect shows what it has no mark for.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, Literal
+
+from markdown_it.token import Token
+
+from homarus.channels.markup.stream import (
+    LINE,
+    SOFT,
+    Break,
+    Close,
+    Event,
+    Level,
+    Mark,
+    Open,
+    Text,
+)
+from homarus.core.value import dataclass
+
+_STYLES = {
+    "strong_open": "bold",
+    "em_open": "italic",
+    "s_open": "strike",
+    "spoiler_open": "spoiler",
+}
+_LANGUAGE = re.compile(r"[\w+#.-]{1,32}", re.ASCII)
+# Endings of file names that are also domains: a service would make a link of `README.md`.
+_FILE = re.compile(
+    r"(?<![\w./:@-])(?:\.{0,2}/)?(?:[\w-]+/)*[\w-][\w.-]*"
+    r"\.(?:am|cc|go|md|mov|pl|ps|py|rs|sh|so|zip)(?![\w/@-])(?!\.\w)"
+)
+
+
+def keep(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
+    """Words that no service takes for markup."""
+    return text
+
+
+def show_code(_: str) -> Mark | None:
+    """Any code can be shown as such."""
+    return Mark("code")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a dialect shows what it has no mark for.
+
+    `spell` writes words so that the service takes them for words, told whether they begin a line;
+    `spell_link` an address that is shown as it is; `spell_code` a line of code; `code` is the mark
+    for code within a line, or None when the service cannot show it as such. `schemes`: of addresses
+    that can be links; any other follows its words, as all do without `has_links`. `has_bare_links`:
+    an address as it is is a link. `stars_are_bold`: `*x*` is bold there already.
+    `code_stands_apart`: it ends with a line's end of its own. `names_files`: file names are shown
+    as code, or the service makes links of them.
+    """
+
+    bullet: str = "•"
+    heading: Literal["plain", "bold", "hash"] = "bold"
+    has_links: bool = False
+    has_bare_links: bool = True
+    schemes: tuple[str, ...] = ("",)
+    stars_are_bold: bool = False
+    quotes_nest: bool = True
+    code_stands_apart: bool = False
+    names_files: bool = False
+    spell: Callable[[str, bool], str] = keep
+    spell_link: Callable[[str], str] = str
+    spell_code: Callable[[str], str] = str
+    code: Callable[[str], Mark | None] = show_code
+
+
+class Inline:
+    """Turns the tokens of lines into events."""
+
+    newline = "\n"
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._events: list[Event] = []
+        self._is_new_line = True
+        self._styles: list[str | None] = []  # those that are open; None shows nothing
+        self._shown: set[str] = set()
+        self._href = ""  # of the link that is open
+        self._label: list[str] = []
+        self._label_start = 0
+
+    def lay_out_line(self, tokens: Sequence[Token]) -> list[Event]:
+        for token in tokens:
+            self._take_inline(token)
+        return self._events
+
+    def _take_inline(self, token: Token) -> None:
+        if take := self._INLINES.get(token.type):
+            take(self, token)
+        elif token.nesting > 0:
+            self._open(self._style(token))
+        elif token.nesting < 0:
+            self._close()
+        elif token.content:
+            self._say(token.content)
+
+    def _style(self, token: Token) -> str | None:
+        kind = _STYLES.get(token.type)
+        if kind == "italic" and token.markup == "*" and self._look.stars_are_bold:
+            return "italic" if "bold" in self._shown else "bold"
+        return kind
+
+    def _open(self, kind: str | None, value: str = "") -> None:
+        """A style within itself shows nothing."""
+        kind = None if kind in self._shown else kind
+        self._styles.append(kind)
+        if kind:
+            self._shown.add(kind)
+            self._events.append(Open(Mark(kind, value)))
+
+    def _close(self) -> None:
+        if kind := self._styles.pop():
+            self._shown.remove(kind)
+            self._events.append(Close())
+
+    def _say(self, text: str) -> None:
+        self._label.append(text)
+        for index, line in enumerate(text.split("\n")):
+            if index:
+                self._break(LINE)
+            for words, is_file in self._find_files(line):
+                if is_file:
+                    self._events += [Open(Mark("code")), Text(words), Close()]
+                else:
+                    self._events.append(Text(self._look.spell(words, self._is_new_line)))
+                self._is_new_line = False
+
+    def _find_files(self, line: str) -> Iterator[tuple[str, bool]]:
+        start = 0
+        if self._look.names_files and not self._href:
+            for found in _FILE.finditer(line):
+                if start < found.start():
+                    yield line[start : found.start()], False
+                yield found[0], True
+                start = found.end()
+        if start < len(line):
+            yield line[start:], False
+
+    def _break(self, level: Level) -> None:
+        self._events.append(Break(level, self.newline))
+        self._is_new_line = True
+
+    def _take_softbreak(self, _: Token) -> None:
+        self._break(SOFT)
+
+    def _take_hardbreak(self, _: Token) -> None:
+        self._break(LINE)
+
+    def _take_code_span(self, token: Token) -> None:
+        if mark := self._look.code(token.content):
+            self._label.append(token.content)
+            self._events += [Open(mark), Text(self._look.spell_code(token.content)), Close()]
+            self._is_new_line = False
+        else:
+            self._say(token.content)
+
+    def _take_code_lines(self, token: Token) -> None:
+        words = token.info.split()
+        language = words[0] if words and _LANGUAGE.fullmatch(words[0]) else ""
+        self._events.append(Open(Mark("pre", language)))
+        for index, line in enumerate(token.content.removesuffix("\n").split("\n")):
+            if index:
+                self._events.append(Break(LINE, "\n"))
+            self._events.append(Text(self._look.spell_code(line)))
+        self._events.append(Close())
+
+    def _open_link(self, token: Token) -> None:
+        self._href = str(token.attrs["href"])
+        is_link = self._look.has_links and self._href.lower().startswith(self._look.schemes)
+        self._open("link" if is_link else None, self._href)
+        self._label.clear()
+        self._label_start = len(self._events)
+
+    def _close_link(self, token: Token) -> None:
+        href, label, is_marked = self._href, "".join(self._label), self._styles[-1] is not None
+        self._href = ""
+        address = href.removeprefix("mailto:")
+        is_bare = token.info == "auto" or label in {"", href, address}
+        if is_bare and (self._look.has_bare_links or not is_marked):
+            self._close()
+            del self._events[self._label_start - is_marked :]
+            self._events.append(Text(self._look.spell_link(address)))
+            return
+        if not label:
+            self._events.append(Text(self._look.spell_link(href)))
+        self._close()
+        if not is_marked:
+            self._events.append(Text(f" ({self._look.spell_link(href)})"))
+
+    def _take_image(self, token: Token) -> None:
+        """A picture is shown as a link to it."""
+        href = str(token.attrs["src"])
+        if self._href:
+            self._say(token.content or href)
+            return
+        self._open_link(Token("link_open", "a", 1, attrs={"href": href}))
+        if token.content:
+            self._say(token.content)
+        self._close_link(Token("link_close", "a", -1))
+
+    _INLINES: ClassVar = {
+        "softbreak": _take_softbreak,
+        "hardbreak": _take_hardbreak,
+        "code_inline": _take_code_span,
+        "link_open": _open_link,
+        "link_close": _close_link,
+        "image": _take_image,
+    }

@@ -1,0 +1,186 @@
+"""Services whose markup is characters in the text, and those that have none.
+
+Words that a service would take for a call of everybody, or of somebody, are written so that it
+does not. In lines of code they stand as they are: no service looks for them there, so code must
+never end where its author did not end it.
+"""
+
+import re
+from html import escape
+from typing import Final
+
+from homarus.channels.markup.inline import Look
+from homarus.channels.markup.stream import Mark, Spelling
+
+_NO_WIDTH = "\u200b"
+_QUOTE: Final = "> "
+
+
+def _escape_slack(text: str) -> str:
+    return escape(text, quote=False)
+
+
+_SLACK_CALL = re.compile(r"@(?=everyone|here|channel)", re.IGNORECASE)
+
+
+def _spell_slack_link(href: str) -> str:
+    return _SLACK_CALL.sub("%40", href)
+
+
+def _part_backticks(code: str) -> str:
+    """Code that cannot end the fence around it: a space of no width parts the backticks."""
+    return code.replace("``", "`" + _NO_WIDTH + "`") if "```" in code else code
+
+
+def _spell_ticks(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
+    """Words that begin no code where the service has no escape for a backtick."""
+    return _part_backticks(text)
+
+
+def _spell_slack(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
+    return _SLACK_CALL.sub("@" + _NO_WIDTH, _part_backticks(text))
+
+
+def _mark_ticked(code: str) -> Mark | None:
+    """Code between backticks; with some in it, it can only be shown as words."""
+    return None if "`" in code else Mark("code")
+
+
+SLACK_LOOK: Final = Look(
+    has_links=True,
+    has_bare_links=False,
+    code_stands_apart=True,
+    spell_code=_part_backticks,
+    spell=_spell_slack,
+    spell_link=_spell_slack_link,
+    code=_mark_ticked,
+)
+SLACK: Final = Spelling(
+    marks={
+        "bold": ("*", "*"),
+        "italic": ("_", "_"),
+        "strike": ("~", "~"),
+        "spoiler": ("||", "||"),
+        "code": ("`", "`"),
+        "pre": ("```\n", "\n```"),
+        "link": ("<{}|", ">"),
+    },
+    escape=_escape_slack,
+    value=lambda href: _escape_slack(_spell_slack_link(href)).replace("|", "%7C"),
+    quote=_QUOTE,
+    every_line=False,
+    by_line=True,
+)
+
+WHATSAPP_LOOK: Final = Look(
+    bullet="-",
+    has_links=True,
+    stars_are_bold=True,
+    code_stands_apart=True,
+    spell=_spell_ticks,
+    spell_code=_part_backticks,
+    code=_mark_ticked,
+)
+WHATSAPP: Final = Spelling(
+    marks={
+        "bold": ("*", "*"),
+        "italic": ("_", "_"),
+        "strike": ("~", "~"),
+        "spoiler": ("||", "||"),
+        "code": ("`", "`"),
+        "pre": ("```\n", "\n```"),
+        "link": ("[", "]({})"),
+    },
+    quote=_QUOTE,
+    by_line=True,
+)
+
+_DISCORD_CALL = re.compile(r"@(?=everyone|here)|(?<=<)@(?=[!&]?\d)", re.IGNORECASE)
+_DISCORD_LINE = re.compile(r"-#|#{1,3}\s|>|[-+]\s")
+_DISCORD_MARKUP = re.compile(
+    r"(https?://[^\s`*|\\<>]+)|[\\`*|~\[\]]|(?<!\w)_|_(?!\w)", re.IGNORECASE
+)
+
+
+def _spell_discord(text: str, is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
+    shown = _DISCORD_MARKUP.sub(_spell_discord_markup, text)
+    if is_new_line and _DISCORD_LINE.match(shown):
+        shown = "\\" + shown
+    return _DISCORD_CALL.sub("@" + _NO_WIDTH, shown)
+
+
+def _spell_discord_markup(found: re.Match[str]) -> str:
+    return _spell_discord_link(found[1]) if found[1] else "\\" + found[0]
+
+
+def _spell_discord_link(href: str) -> str:
+    return _DISCORD_CALL.sub("%40", href)
+
+
+def _spell_discord_value(href: str) -> str:
+    return _spell_discord_link(href).replace("(", "%28").replace(")", "%29")
+
+
+def _mark_discord_code(code: str) -> Mark | None:
+    """Code with a backtick stands between two of them. Where it ends must be beyond doubt."""
+    if "``" in code or code[:1] == "`" or code[-1:] == "`" or _DISCORD_CALL.search(code):
+        return None
+    return Mark("code", "``" if "`" in code else "`")
+
+
+DISCORD_LOOK: Final = Look(
+    bullet="-",
+    heading="hash",
+    has_links=True,
+    schemes=("http://", "https://"),
+    code_stands_apart=True,
+    spell_code=_part_backticks,
+    spell=_spell_discord,
+    spell_link=_spell_discord_link,
+    code=_mark_discord_code,
+)
+DISCORD: Final = Spelling(
+    marks={
+        "bold": ("**", "**"),
+        "italic": ("*", "*"),
+        "strike": ("~~", "~~"),
+        "spoiler": ("||", "||"),
+        "code": ("{}", "{}"),
+        "pre": ("```{}\n", "\n```"),
+        "link": ("[", "]({})"),
+    },
+    value=_spell_discord_value,
+    quiet=lambda code: _DISCORD_CALL.sub("＠", code),
+    quote=_QUOTE,
+    by_line=True,
+)
+
+IRC_LOOK: Final = Look()
+IRC: Final = Spelling(
+    marks={
+        "bold": ("\x02", "\x02"),
+        "italic": ("\x1d", "\x1d"),
+        "strike": ("~~", "~~"),
+        "spoiler": ("||", "||"),
+        "code": ("`", "`"),
+    },
+    escape=lambda text: text.replace("\t", " "),
+    quote=_QUOTE,
+    by_line=True,
+)
+
+PLAIN_LOOK: Final = Look(heading="plain")
+PLAIN: Final = Spelling(
+    marks={"strike": ("~~", "~~"), "spoiler": ("||", "||")}, quote=_QUOTE, by_line=True
+)
+
+SIGNAL_LOOK: Final = Look()
+SIGNAL: Final = Spelling(marks={}, quote=_QUOTE)
+SIGNAL_STYLES: Final = {
+    "bold": "BOLD",
+    "italic": "ITALIC",
+    "strike": "STRIKETHROUGH",
+    "spoiler": "SPOILER",
+    "code": "MONOSPACE",
+    "pre": "MONOSPACE",
+}

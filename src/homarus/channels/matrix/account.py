@@ -1,0 +1,91 @@
+"""One account that is signed in: its homeserver, its rooms, and what was said there lately."""
+
+import logging
+from typing import Final
+
+from homarus.channels.matrix.api import Homeserver, Refused, object_of, text_of
+from homarus.channels.matrix.events import Said, said
+from homarus.channels.matrix.rooms import Room, Rooms
+from homarus.core.errors import ChannelError, SendFailed
+
+log = logging.getLogger(__name__)
+
+DIRECT: Final = "m.direct"
+MAX_RECENT: Final = 500
+
+
+class Account:
+    """Who we are on a homeserver, and what we know there."""
+
+    def __init__(self, server: Homeserver, me: str) -> None:
+        self.server, self.me = server, me
+        self.rooms = Rooms()
+        self._recent: dict[str, Said] = {}
+        self._aliases: dict[str, str] = {}
+
+    async def room_for(self, chat: str) -> str:
+        """The room that is meant: by its id, by its alias, or by the person it is shared with."""
+        place = chat.removeprefix("room:").removeprefix("user:")
+        match place[:1]:
+            case "!":
+                return place
+            case "#":
+                return await self._room_called(place)
+            case "@":
+                return self.rooms.with_person(place) or await self._open_direct(place)
+        raise SendFailed(
+            f"{chat!r} is no place of Matrix",
+            retryable=False,
+            fix="use a room's id (!…), its alias (#…:server), or a person's id (@…:server)",
+        )
+
+    async def note_direct(self, room: str, user: str) -> None:
+        """Have our account say that a room is for talking with one person."""
+        told = self.rooms.add_direct(room, user)
+        await self.server.put("user", self.me, "account_data", DIRECT, data=told)
+
+    async def count_people(self, room: Room) -> None:
+        """How many are in a room of which the homeserver did not tell it by itself."""
+        if room.people is None:
+            try:
+                told = await self.server.get("rooms", room.id, "joined_members")
+            except ChannelError as exc:
+                log.warning("nobody knows how many people are in %s: %s", room.id, exc)
+            else:
+                room.people = room.joined = len(object_of(told, "joined"))
+
+    def remember(self, event_id: str, what: Said) -> None:
+        """Keep what was said, for whoever answers it; the oldest goes."""
+        self._recent.pop(event_id, None)
+        while len(self._recent) >= MAX_RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._recent[event_id] = what
+
+    async def recall(self, room: str, event_id: str) -> Said | None:
+        """What an event said; None when it is not to be had."""
+        if found := self._recent.get(event_id):
+            return found
+        try:
+            event = await self.server.get("rooms", room, "event", event_id)
+        except Refused:
+            return None
+        found = said(event)
+        self.remember(event_id, found)
+        return found
+
+    async def _room_called(self, alias: str) -> str:
+        if alias not in self._aliases:
+            room = text_of(await self.server.get("directory", "room", alias), "room_id")
+            if not room:
+                raise ChannelError(f"Matrix did not say which room {alias} is")
+            self._aliases[alias] = room
+        return self._aliases[alias]
+
+    async def _open_direct(self, user: str) -> str:
+        request = {"preset": "trusted_private_chat", "is_direct": True, "invite": [user]}
+        room = text_of(await self.server.post("createRoom", data=request), "room_id")
+        if not room:
+            raise ChannelError(f"Matrix did not say where we can talk with {user}")
+        self.rooms[room].people = 2  # both of us; it is not news when it is heard of
+        await self.note_direct(room, user)
+        return room

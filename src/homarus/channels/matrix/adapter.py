@@ -1,0 +1,254 @@
+"""The Matrix channel: reads while it is signed in, and sends under names that count once."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from homarus.channels.base import Capabilities, Place, Receipt, Receive, Retry
+from homarus.channels.matrix.account import Account
+from homarus.channels.matrix.api import CLIENT_V1, Object, Refused, objects_of, text_of
+from homarus.channels.matrix.content import (
+    edit_content,
+    media_content,
+    reaction_content,
+    text_content,
+    transaction,
+)
+from homarus.channels.matrix.events import MESSAGE, Ear, Said
+from homarus.channels.matrix.login import Login
+from homarus.channels.matrix.reader import Reader
+from homarus.channels.matrix.settings import MEDIA_MAX_MB, TEXT_LIMIT, Settings
+from homarus.core.errors import SendFailed
+from homarus.core.keys import DEFAULT_ACCOUNT
+from homarus.core.message import Address, Media, Outbound
+from homarus.core.tasks import task_group
+
+READY_S: Final = 10.0  # how long a message waits for us to be signed in
+TYPING_S: Final = 20.0
+REACTION: Final = "m.reaction"
+
+
+def create(place: Place, settings: Settings) -> "Matrix":
+    """An account, not signed in yet; ConfigError when it does not say how to."""
+    env = place.env if place.account == DEFAULT_ACCOUNT else {}
+    return Matrix(place, settings.completed(place.channel, env))
+
+
+class Matrix:
+    """One account on one homeserver."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.name, self.account = place.channel, place.account
+        self._settings, self._clock = settings, place.clock
+        self._login = Login(settings, place.account, place.state)
+        self._max_bytes = int((settings.media_max_mb or MEDIA_MAX_MB) * 1024 * 1024)
+        self.capabilities = Capabilities(
+            text_limit=settings.text_chunk_limit or TEXT_LIMIT,
+            dialect="matrix",
+            idempotent=True,
+            media_max_bytes=self._max_bytes,
+            typing_s=TYPING_S,
+            retry=_retry(settings),
+        )
+        self._here: Account | None = None  # while it runs
+        self._ready = asyncio.Event()
+        self._strikes = dict[str, int]()
+
+    async def run(self, receive: Receive) -> None:
+        """Sign in and read, until cancelled."""
+        server, me = await self._login.sign_in()
+        try:
+            account = Account(server, me)
+            ear = await self._ear(account)
+            if most := await server.upload_max_bytes():
+                most = min(most, self._max_bytes)
+                self.capabilities = replace(self.capabilities, media_max_bytes=most)
+            async with task_group() as group:
+                self._here = account
+                self._ready.set()
+                reader = Reader(
+                    account,
+                    self._settings,
+                    ear,
+                    clock=self._clock,
+                    group=group,
+                    strikes=self._strikes,
+                )
+                await reader.run(receive)
+        finally:
+            self._here = None
+            self._ready.clear()
+            await server.close()
+
+    async def send(self, message: Outbound) -> Receipt:
+        """Files each by itself, words with the first of them if both are there."""
+        account = await self._signed_in()
+        room = await account.room_for(message.address.chat)
+        _refuse_encrypted(account, room)
+        extras, thread = message.extras, message.address.thread
+        if extras.media:
+            return await self._send_media(account, room, message)
+        plain = _plain(message.text)
+        if extras.replaces:
+            content = edit_content(message.text, plain, extras.replaces)
+        else:
+            content = text_content(message.text, plain, reply_to=extras.reply_to, thread=thread)
+        sent = await _put(account, room, MESSAGE, content, transaction(message.key))
+        account.remember(extras.replaces or sent, Said(account.me, plain))
+        return Receipt(sent)
+
+    async def show_typing(self, to: Address, *, on: bool) -> None:
+        account = await self._signed_in()
+        room = await account.room_for(to.chat)
+        sign = {"typing": on, "timeout": int(TYPING_S * 1000)} if on else {"typing": False}
+        await account.server.put("rooms", room, "typing", account.me, data=sign)
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        """Homeservers take an edit of anything: whether it is ours is looked at here."""
+        account = await self._signed_in()
+        room = await account.room_for(to.chat)
+        _refuse_encrypted(account, room)
+        before = await account.recall(room, message_id)
+        if before is None or before.sender != account.me:
+            raise SendFailed(f"{message_id} is no message of ours in {room}", retryable=False)
+        plain = _plain(text)
+        await _put(account, room, MESSAGE, edit_content(text, plain, message_id))
+        account.remember(message_id, Said(account.me, plain))
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        account = await self._signed_in()
+        await _redact(account, await account.room_for(to.chat), message_id)
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        account = await self._signed_in()
+        room = await account.room_for(to.chat)
+        if not emoji:
+            for reaction in await _our_reactions(account, room, message_id):
+                await _redact(account, room, reaction)
+            return
+        try:
+            await _put(account, room, REACTION, reaction_content(message_id, emoji))
+        except Refused as exc:
+            if exc.errcode != "M_DUPLICATE_ANNOTATION":  # it is there already
+                raise
+
+    async def fetch(self, media: Media, max_bytes: int) -> bytes:
+        account = await self._signed_in()
+        return await account.server.download(media.ref, max_bytes)
+
+    async def probe(self) -> str:
+        """Asks who we are, by the connection there is, else by one of its own."""
+        if account := self._here:
+            return text_of(await account.server.get("account", "whoami"), "user_id")
+        server, me = await self._login.sign_in()
+        await server.close()
+        return me
+
+    async def _signed_in(self) -> Account:
+        if self._here is None:
+            try:
+                async with asyncio.timeout(READY_S):
+                    await self._ready.wait()
+            except TimeoutError as exc:
+                raise SendFailed("Matrix is not connected", retryable=True) from exc
+        if self._here is None:
+            raise SendFailed("Matrix is not connected", retryable=True)
+        return self._here
+
+    async def _ear(self, account: Account) -> Ear:
+        try:
+            told: Object = await account.server.get("profile", account.me, "displayname")
+        except Refused:  # nobody gave us a name
+            told = {}
+        return Ear(
+            self.name,
+            self.account,
+            account.me,
+            text_of(told, "displayname").strip(),
+            self._settings.thread_replies,
+        )
+
+    async def _send_media(self, account: Account, room: str, message: Outbound) -> Receipt:
+        extras, sent = message.extras, ""
+        html, plain = message.text, _plain(message.text)
+        for number, media in enumerate(extras.media):
+            data = await asyncio.to_thread(_read, media, self.capabilities.media_max_bytes)
+            name = (media.name or Path(media.path).name).encode("utf-8", "replace").decode("utf-8")
+            url = await account.server.upload(data, media.mime, name)
+            content = media_content(
+                replace(media, name=name),
+                url,
+                len(data),
+                html=html,
+                plain=plain,
+                as_voice=extras.as_voice,
+                reply_to=extras.reply_to,
+                thread=message.address.thread,
+            )
+            sent = await _put(
+                account, room, MESSAGE, content, transaction(message.key, str(number))
+            )
+            account.remember(sent, Said(account.me, plain or name))
+            html = plain = ""
+        return Receipt(sent)
+
+
+async def _put(account: Account, room: str, kind: str, content: Object, once: str = "") -> str:
+    """Send an event; its id."""
+    once = once or transaction("")
+    told = await account.server.put("rooms", room, "send", kind, once, data=content)
+    return text_of(told, "event_id")
+
+
+async def _redact(account: Account, room: str, event_id: str) -> None:
+    once = transaction(event_id, "redact")
+    await account.server.put("rooms", room, "redact", event_id, once, data={})
+
+
+async def _our_reactions(account: Account, room: str, message_id: str) -> list[str]:
+    place = ("rooms", room, "relations", message_id, "m.annotation", REACTION)
+    told = await account.server.get(*place, base=CLIENT_V1, query={"limit": 100})
+    ours = (event for event in objects_of(told, "chunk") if event.get("sender") == account.me)
+    return [text_of(event, "event_id") for event in ours]
+
+
+def _refuse_encrypted(account: Account, room: str) -> None:
+    """People there trust that nobody else reads what is said, and we could only say it openly."""
+    known = account.rooms.get(room)
+    if known and known.is_encrypted:
+        raise SendFailed(
+            f"{room} is encrypted, which is not supported", retryable=False, fix="use another room"
+        )
+
+
+def _plain(text: str) -> str:
+    """What is shown where markup is not."""
+    if "<" not in text and "&" not in text:
+        return text
+    from homarus.channels.markup import plain
+
+    return plain(text, "matrix")
+
+
+def _read(media: Media, max_bytes: int) -> bytes:
+    try:
+        with Path(media.path).open("rb") as opened:
+            data = opened.read(max_bytes + 1)
+    except OSError as exc:
+        told = f"{media.name or media.path} cannot be sent: {exc.strerror or exc}"
+        raise SendFailed(told, retryable=False) from exc
+    if len(data) > max_bytes:
+        told = f"{media.name or media.path} has more than {max_bytes} bytes, which is the most"
+        raise SendFailed(told, retryable=False)
+    return data
+
+
+def _retry(settings: Settings) -> Retry:
+    usual, own = Retry(), settings.retry
+    return Retry(
+        attempts=own.attempts or usual.attempts,
+        least_s=usual.least_s if own.min_delay_ms is None else own.min_delay_ms / 1000,
+        most_s=usual.most_s if own.max_delay_ms is None else own.max_delay_ms / 1000,
+        jitter=usual.jitter if own.jitter is None else own.jitter,
+    )

@@ -1,0 +1,134 @@
+"""Signing in: by a token, or once by name and password.
+
+What a homeserver takes once under one name, it takes once for one device. So the device that a
+password made is kept with its token (`<state>/credentials/matrix/<account>.json`, for its owner
+alone), and used again when the token has to be had anew.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from homarus.channels.matrix.api import Homeserver, Object, Refused, text_of
+from homarus.channels.matrix.settings import Settings
+from homarus.core.errors import ChannelAuthFailed, ChannelError, StoreError
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES: Final = 64 * 1024
+
+
+class Login:
+    """How one account signs in; `state` is where it may keep what it was given."""
+
+    def __init__(self, settings: Settings, account: str, state: Path | None) -> None:
+        self._settings = settings
+        name = re.sub(r"[^a-z0-9_-]", "_", account)
+        self._file = state / "credentials" / "matrix" / f"{name}.json" if state else None
+
+    async def sign_in(self) -> tuple[Homeserver, str]:
+        """A homeserver that knows us, and who we are there. ChannelAuthFailed when it does not."""
+        if secret := self._settings.access_token:
+            return await self._enter(secret.get_secret_value(), renewable=False)
+        kept = await asyncio.to_thread(self._read)
+        if token := text_of(kept, "accessToken"):
+            try:
+                return await self._enter(token, renewable=True)
+            except ChannelAuthFailed:
+                log.info("the token of %s is no longer good: signing in anew", self._me)
+        said = await self._ask(text_of(kept, "deviceId"))
+        await asyncio.to_thread(self._write, said)
+        return await self._enter(said["accessToken"], renewable=True)
+
+    async def _enter(self, token: str, *, renewable: bool) -> tuple[Homeserver, str]:
+        server = self._server(token)
+        try:
+            me = text_of(await server.get("account", "whoami"), "user_id")
+        finally:
+            await server.close()
+        if not me:
+            raise ChannelError("Matrix did not say who we are")
+        if self._me not in {"", me}:
+            raise ChannelAuthFailed(
+                f"the token is one of {me}, and the config says {self._me}",
+                fix="make userId and accessToken of the same account",
+            )
+        return self._server(token, renewable=renewable), me
+
+    async def _ask(self, device: str) -> dict[str, str]:
+        settings = self._settings
+        request = {
+            "type": "m.login.password",
+            "identifier": {"type": "m.id.user", "user": self._me},
+            "password": settings.password.get_secret_value() if settings.password else "",
+            "initial_device_display_name": settings.device_name,
+        }
+        if device := device or settings.device_id or "":
+            request["device_id"] = device
+        server = self._server()
+        try:
+            said = await server.post("login", data=request)
+        except Refused as exc:
+            raise ChannelAuthFailed(
+                f"{self._me} cannot sign in: {exc.message}", fix="check userId and password"
+            ) from exc
+        finally:
+            await server.close()
+        token = text_of(said, "access_token")
+        if not token:
+            raise ChannelError("Matrix let us in without a token")
+        return {
+            "homeserver": self._url,
+            "userId": self._me,
+            "accessToken": token,
+            "deviceId": text_of(said, "device_id"),
+        }
+
+    def _server(self, token: str = "", *, renewable: bool = False) -> Homeserver:
+        proxy = self._settings.proxy or ""
+        return Homeserver(self._url, token, proxy=proxy, renewable=renewable)
+
+    @property
+    def _url(self) -> str:
+        return self._settings.homeserver or ""
+
+    @property
+    def _me(self) -> str:
+        return self._settings.user_id or ""
+
+    def _read(self) -> Object:
+        """What was kept for this very account; nothing, when that cannot be read."""
+        if self._file is None:
+            return {}
+        try:
+            with self._file.open("rb") as opened:
+                kept = json.loads(opened.read(MAX_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        mine = {"homeserver": self._url, "userId": self._me}
+        is_mine = isinstance(kept, dict) and all(kept.get(key) == mine[key] for key in mine)
+        return kept if is_mine else {}
+
+    def _write(self, said: dict[str, str]) -> None:
+        if self._file is None:
+            return
+        aside = self._file.with_name(f".{self._file.name}.{uuid4().hex}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(aside, flags, 0o600), "w", encoding="utf-8") as opened:
+                json.dump(said, opened, indent=2)
+                opened.flush()
+                os.fsync(opened.fileno())
+            aside.replace(self._file)
+        except OSError as exc:
+            aside.unlink(missing_ok=True)
+            raise StoreError(
+                f"cannot keep the token of Matrix in {self._file}: {exc.strerror or exc}",
+                fix="check the owner and permissions of its folder",
+            ) from exc

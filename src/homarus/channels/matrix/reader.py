@@ -1,0 +1,342 @@
+"""Reading what comes: one long poll after the other, and what they leave out.
+
+The homeserver answers with whatever happened since a position, and the position after it. A
+message is handed on with the position before its answer, the last one of an answer with the one
+after: who stops in the middle reads that answer again, and what was kept is known by its id.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+from homarus.channels.base import Acknowledge, Receive
+from homarus.channels.matrix.account import DIRECT, Account
+from homarus.channels.matrix.api import Object, Refused, object_of, objects_of, text_of
+from homarus.channels.matrix.content import transaction
+from homarus.channels.matrix.events import (
+    ENCRYPTED,
+    MEMBER,
+    MESSAGE,
+    STICKER,
+    Ear,
+    joins,
+    read_event,
+    said,
+    since_invited,
+    with_quote,
+)
+from homarus.channels.matrix.rooms import Room
+from homarus.channels.matrix.settings import Settings
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.message import Inbound
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 30  # how long the homeserver may have nothing to say
+LATE_S: Final = 30  # how much longer we wait for it
+FIRST_S: Final = 300.0  # an account of many rooms takes its time
+JOIN_S: Final = 120.0  # the room may live on another server
+JOIN_TRIES, JOIN_AGAIN_S = 5, 30.0
+PAGE: Final = 100
+MAX_PAGES: Final = 10  # of what one room missed in an absence
+MAX_STRIKES: Final = 3
+TOLD: Final = "homarus.encryption"  # where our account notes, per room, that it was said
+CANNOT_READ: Final = (
+    "This room is encrypted, and I cannot read encrypted messages. Please talk to me in a room"
+    " without encryption."
+)
+_STATE: Final = (MEMBER, "m.room.name", "m.room.canonical_alias", "m.room.encryption")
+_TYPES: Final = (MESSAGE, STICKER, ENCRYPTED, *_STATE)
+
+
+class Reader:
+    """Reads for one account. `group` is for what need not be waited for.
+
+    `strikes` counts, from one reading to the next, how often what a room missed was not to be had.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        settings: Settings,
+        ear: Ear,
+        *,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        strikes: dict[str, int],
+    ) -> None:
+        self._account, self._settings, self._ear = account, settings, ear
+        self._clock, self._group, self._strikes = clock, group, strikes
+        self._joining: set[str] = set()
+        self._told: set[str] = set()  # rooms whose encryption was spoken of
+        self._read: dict[str, str] = {}  # by room: the last message that was kept
+        self._news = asyncio.Event()
+
+    async def run(self, receive: Receive) -> None:
+        """Read until cancelled, from where reading stopped; from now on when it never began."""
+        first = await self._sync("", 1, answer_s=FIRST_S)
+        now = _position(first)
+        self._learn(first)
+        for room, told in object_of(first, "rooms", "join").items():
+            if isinstance(told, dict):
+                self._account.rooms[room].learn(told)
+        kept = text_of(await receive.cursor() or {}, "since")
+        self._group.create_task(self._tell_read(), name="read receipts of Matrix")
+        since = kept or now
+        while True:
+            try:
+                answer = await self._sync(since, self._settings.initial_sync_limit)
+            except Refused as exc:
+                if since != kept or since == now:
+                    raise
+                log.warning("Matrix no longer knows how far was read, so it goes on now: %s", exc)
+                since = now
+                continue
+            since = await self._take(answer, since, receive)
+
+    async def _sync(self, since: str, limit: int, *, answer_s: float = POLL_S + LATE_S) -> Object:
+        query: dict[str, str | int] = {"filter": _filter(limit, self._account.me)}
+        if since:
+            query |= {"since": since, "timeout": POLL_S * 1000}
+        else:
+            # Nothing is waited for, but some keep their answer to the same question for minutes.
+            query["timeout"] = self._clock.now_ms() % (POLL_S * 1000)
+        return await self._account.server.get("sync", answer_s=answer_s, query=query)
+
+    async def _take(self, answer: Object, since: str, receive: Receive) -> str:
+        """Hand on what an answer brings; the position after it."""
+        after = _position(answer)
+        self._learn(answer)
+        messages = list[Inbound]()
+        for room, told in object_of(answer, "rooms", "join").items():
+            if isinstance(told, dict):
+                messages += await self._heard(room, told, since)
+        for number, inbound in enumerate(messages, 1):
+            cursor = after if number == len(messages) else since
+            await receive(inbound, {"since": cursor}, self._acknowledge(inbound))
+        return after
+
+    def _learn(self, answer: Object) -> None:
+        """What concerns the account: whom it talks with in private, where it is or may be."""
+        rooms = self._account.rooms
+        for event in objects_of(object_of(answer, "account_data"), "events"):
+            if event.get("type") == DIRECT:
+                rooms.direct = object_of(event, "content")
+        for room in object_of(answer, "rooms", "leave"):
+            rooms.forget(room)
+        for room, told in object_of(answer, "rooms", "invite").items():
+            if isinstance(told, dict) and room not in self._joining:
+                self._consider(room, objects_of(object_of(told, "invite_state"), "events"))
+
+    # What was said
+
+    async def _heard(self, id_: str, told: Object, since: str) -> list[Inbound]:
+        timeline = object_of(told, "timeline")
+        state = objects_of(object_of(told, "state"), "events")
+        is_new = id_ not in self._account.rooms and (
+            timeline.get("limited") is True
+            or any(joins(event, self._account.me) for event in state)
+        )
+        room = self._account.rooms[id_]
+        room.learn(told)
+        messages = list[Inbound]()
+        for event in await self._events(room, timeline, since, is_new=is_new):
+            if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
+                self._mind_encryption(room)
+            elif event.get("type") in {MESSAGE, STICKER}:
+                inbound = await self._translated(event, room)
+                if inbound:
+                    messages.append(inbound)
+        return messages
+
+    async def _events(
+        self, room: Room, timeline: Object, since: str, *, is_new: bool
+    ) -> list[Object]:
+        """What happened in a room since then, but nothing from before we were let in."""
+        events = objects_of(timeline, "events")
+        ours = since_invited(events, self._account.me)
+        if ours is not None:
+            return ours
+        start = text_of(timeline, "prev_batch")
+        if timeline.get("limited") is True and start:
+            missed, invited = await self._caught_up(room, start, "" if is_new else since)
+            return [*missed, *events] if invited or not is_new else []
+        return [] if is_new else events
+
+    async def _caught_up(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
+        """What was missed. A room of which it cannot be had must not keep all others waiting."""
+        try:
+            found = await self._missed(room, start, since)
+        except ChannelAuthFailed:
+            raise
+        except ChannelError as exc:
+            strikes = self._strikes[room.id] = self._strikes.get(room.id, 0) + 1
+            if not isinstance(exc, Refused) and strikes < MAX_STRIKES:
+                raise
+            log.warning("what was missed in %s cannot be had, and is not read: %s", room.id, exc)
+            found = [], False
+        self._strikes.pop(room.id, None)
+        return found
+
+    async def _missed(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
+        """What stands before an answer's events, and whether it begins with our invitation.
+
+        With no position to go back to, it is not looked for beyond one page.
+        """
+        pages = MAX_PAGES if since else 1
+        found = list[Object]()  # newest first
+        query: dict[str, str | int] = {"dir": "b", "limit": PAGE}
+        query["filter"] = json.dumps(_timeline(self._account.me))
+        if since:
+            query["to"] = since
+        while start and pages:
+            query["from"], pages = start, pages - 1
+            told = await self._account.server.get("rooms", room.id, "messages", query=query)
+            room.learn_state(objects_of(told, "state"))
+            page = objects_of(told, "chunk")
+            ours = since_invited(page[::-1], self._account.me)
+            if ours is not None:
+                return [*ours, *found[::-1]], True
+            found += page
+            start = text_of(told, "end")
+        if start and since:
+            log.warning("%s: too much was missed; what is older is not read", room.id)
+        return found[::-1], False
+
+    async def _translated(self, event: Object, room: Room) -> Inbound | None:
+        account = self._account
+        await account.count_people(room)
+        is_direct = account.rooms.is_direct(room) and room.id not in self._settings.groups
+        now_ms = self._clock.now_ms()
+        inbound = read_event(event, room, self._ear, is_direct=is_direct, at_ms=now_ms)
+        if inbound is None:
+            return None
+        account.remember(inbound.id, said(event))
+        if reply_to := inbound.occasion.reply_to:
+            try:
+                answered = await account.recall(room.id, reply_to)
+            except ChannelError as exc:
+                log.warning("what a message in %s answers cannot be had: %s", room.id, exc)
+            else:
+                inbound = with_quote(inbound, answered, account.me) if answered else inbound
+        return inbound
+
+    # What we do about it
+
+    def _acknowledge(self, inbound: Inbound) -> Acknowledge:
+        async def acknowledge() -> None:
+            self._read[inbound.address.chat] = inbound.id
+            self._news.set()
+
+        return acknowledge
+
+    async def _tell_read(self) -> None:
+        """Show people that what they wrote is read: the last of each room stands for all."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._read:
+                room, event = self._read.popitem()
+                try:
+                    await self._account.server.post(
+                        "rooms", room, "receipt", "m.read", event, data={}
+                    )
+                except ChannelError as exc:
+                    log.info("no read receipt in %s: %s", room, exc)
+
+    def _consider(self, room: str, state: Iterable[Object]) -> None:
+        """Follow an invitation, or leave it where it is."""
+        alias = inviter = ""
+        is_direct = False
+        for event in state:
+            content = object_of(event, "content")
+            if event.get("type") == "m.room.canonical_alias":
+                alias = text_of(content, "alias")
+            elif event.get("type") == MEMBER and event.get("state_key") == self._account.me:
+                inviter = text_of(event, "sender")
+                is_direct = content.get("is_direct") is True
+        if self._settings.joins(room, alias, inviter, is_direct=is_direct):
+            self._joining.add(room)
+            person = inviter if is_direct else ""
+            self._group.create_task(self._join(room, person), name=f"joining {room}")
+        else:
+            log.info("an invitation of %s to %s is left alone (autoJoin)", inviter, room)
+
+    async def _join(self, room: str, person: str) -> None:
+        try:
+            for _ in range(JOIN_TRIES):
+                try:
+                    await self._account.server.post("join", room, data={}, answer_s=JOIN_S)
+                    break
+                except Refused:
+                    raise
+                except SendFailed as exc:
+                    await self._clock.sleep(exc.after_s or JOIN_AGAIN_S)
+            if person:
+                await self._account.note_direct(room, person)
+        except ChannelError as exc:
+            log.warning("the invitation to %s could not be followed: %s", room, exc)
+        finally:
+            self._joining.discard(room)
+
+    def _mind_encryption(self, room: Room) -> None:
+        room.is_encrypted = True
+        if room.id not in self._told:
+            self._told.add(room.id)
+            log.warning("%s is encrypted: what is said there cannot be read", room.id)
+            self._group.create_task(self._tell_encrypted(room.id), name=f"telling {room.id}")
+
+    async def _tell_encrypted(self, room: str) -> None:
+        """Say it once in a room, however often this program starts."""
+        server, mine = self._account.server, ("user", self._account.me, "rooms", room)
+        try:
+            try:
+                await server.get(*mine, "account_data", TOLD)
+            except Refused:  # it was not said yet
+                content = {"msgtype": "m.notice", "body": CANNOT_READ, "m.mentions": {}}
+                once = transaction(room, TOLD)
+                await server.put("rooms", room, "send", MESSAGE, once, data=content)
+                await server.put(*mine, "account_data", TOLD, data={"told": True})
+        except ChannelError as exc:
+            log.warning("it could not be said in %s that it is encrypted: %s", room, exc)
+
+
+def _position(answer: Object) -> str:
+    found = text_of(answer, "next_batch")
+    if not found:
+        raise ChannelError("Matrix did not say how far was read")
+    return found
+
+
+def _timeline(me: str) -> dict[str, object]:
+    """Which events we want to see: not our own, and with the names of those who speak."""
+    return {
+        "types": _TYPES,
+        "not_senders": [me],
+        "lazy_load_members": True,
+        "include_redundant_members": True,
+    }
+
+
+@cache
+def _filter(limit: int, me: str) -> str:
+    nothing: dict[str, list[str]] = {"types": []}
+    told = {
+        "presence": nothing,
+        "account_data": {"types": [DIRECT]},
+        "room": {
+            "ephemeral": nothing,
+            "account_data": nothing,
+            "state": {
+                "types": _STATE,
+                "lazy_load_members": True,
+                "include_redundant_members": True,
+            },
+            "timeline": {**_timeline(me), "limit": limit},
+        },
+    }
+    return json.dumps(told, separators=(",", ":"))

@@ -1,0 +1,124 @@
+"""What is known of the rooms we are in: how they are called, who is there, and whose they are.
+
+Learnt from what the homeserver tells, and asked of nobody. A room is *direct* when at most two
+people are in it and either our account says so (`m.direct`) or nobody gave it a name: with a third
+one listening, what was said in private must not be said there.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from typing import Final
+
+from homarus.channels.matrix.api import Object, number_of, object_of, objects_of, text_of
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+
+MAX_NAMES: Final = 500  # people of one room whose names are remembered
+
+
+@dataclass(slots=True)
+class Room:
+    """A room. `people` counts those who are in it or invited; None: nobody told us."""
+
+    id: str
+    name: str = ""
+    alias: str = ""
+    people: int | None = None
+    joined: int = 0
+    invited: int = 0
+    is_encrypted: bool = False
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return self.name or self.alias
+
+    def name_of(self, user: str) -> str:
+        """How a person is called there; the name in their id when nobody said."""
+        return self.names.get(user) or user.partition(":")[0].removeprefix("@")
+
+    def learn(self, told: Object) -> None:
+        """What one answer of the homeserver says of it."""
+        summary = object_of(told, "summary")
+        if "m.joined_member_count" in summary or "m.invited_member_count" in summary:
+            # Each is told when it has changed.
+            if "m.joined_member_count" in summary:
+                self.joined = number_of(summary, "m.joined_member_count")
+            if "m.invited_member_count" in summary:
+                self.invited = number_of(summary, "m.invited_member_count")
+            self.people = self.joined + self.invited
+        self.learn_state(objects_of(object_of(told, "state"), "events"))
+        self.learn_state(objects_of(object_of(told, "timeline"), "events"))
+
+    def learn_state(self, events: Iterable[Object]) -> None:
+        """What has been set there."""
+        for event in events:
+            if "state_key" not in event:
+                continue
+            content = object_of(event, "content")
+            match event.get("type"):
+                case "m.room.name":
+                    self.name = one_line(text_of(content, "name"))
+                case "m.room.canonical_alias":
+                    self.alias = one_line(text_of(content, "alias"))
+                case "m.room.encryption":
+                    self.is_encrypted = True  # there is no way back
+                case "m.room.member":
+                    self._learn_member(text_of(event, "state_key"), content)
+
+    def _learn_member(self, user: str, content: Object) -> None:
+        self.names.pop(user, None)
+        if text_of(content, "membership") == "join":
+            while len(self.names) >= MAX_NAMES:
+                del self.names[next(iter(self.names))]
+            self.names[user] = one_line(text_of(content, "displayname"))
+
+
+class Rooms:
+    """Every room we are in; `direct` is what our account says of them (`m.direct`)."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Room] = {}
+        self.direct: Object = {}
+
+    def __contains__(self, room: str) -> bool:
+        return room in self._rooms
+
+    def __getitem__(self, room: str) -> Room:
+        """A room, whether it was heard of before or not."""
+        return self._rooms.setdefault(room, Room(room))
+
+    def get(self, room: str) -> Room | None:
+        return self._rooms.get(room)
+
+    def forget(self, room: str) -> None:
+        """We are no longer there."""
+        self._rooms.pop(room, None)
+
+    def is_direct(self, room: Room) -> bool:
+        if room.people is not None and room.people > 2:
+            return False
+        flagged = any(room.id in rooms for _, rooms in self._directs())
+        return flagged or (room.people is not None and not room.title)
+
+    def with_person(self, user: str) -> str:
+        """The room in which we talk with somebody in private; "" when there is none."""
+        rooms = dict(self._directs()).get(user, [])
+        here = [self._rooms[room] for room in rooms if room in self._rooms]
+        found = [room for room in here if room.people is None or room.people <= 2]
+        # Without encryption if there is a choice; the newest stands last.
+        return next((room.id for room in reversed(found) if not room.is_encrypted), "") or (
+            found[-1].id if found else ""
+        )
+
+    def add_direct(self, room: str, user: str) -> Object:
+        """Note that a room is for talking with one person; what our account shall say now."""
+        mine = dict(self._directs()).get(user, [])
+        if room not in mine:
+            self.direct = {**self.direct, user: [*mine, room]}
+        return self.direct
+
+    def _directs(self) -> Iterator[tuple[str, list[str]]]:
+        for user, rooms in self.direct.items():
+            if isinstance(rooms, list):
+                yield user, [room for room in rooms if isinstance(room, str)]

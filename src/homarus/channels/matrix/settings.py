@@ -1,0 +1,114 @@
+"""What the config says of one Matrix account: the original's keys."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr
+from pydantic.alias_generators import to_camel
+
+from homarus.config.channels import EVERYONE, AccountSettings
+from homarus.config.schema import Count, Ids, Text, Texts
+from homarus.core.errors import ConfigError
+
+TEXT_LIMIT: Final = 4_000
+MEDIA_MAX_MB: Final = 20.0
+TIMELINE: Final = 30  # events of a room in one answer; what is more is asked for
+
+# What the environment may say of the usual account.
+VARIABLES: Final = {
+    "MATRIX_HOMESERVER": "homeserver",
+    "MATRIX_USER_ID": "user_id",
+    "MATRIX_ACCESS_TOKEN": "access_token",
+    "MATRIX_PASSWORD": "password",
+}
+
+ThreadReplies: TypeAlias = Literal["off", "inbound", "always"]
+
+_USER_ID: Final = re.compile(r"@[^:\s]+:\S+")
+
+
+def _homeserver(url: str) -> str:
+    url = url.strip().rstrip("/")
+    return url if "://" in url else f"https://{url}"
+
+
+def _user_id(name: str) -> str:
+    if not _USER_ID.fullmatch(name):
+        raise ValueError('it must be written as "@name:server"')
+    return name
+
+
+def _unencrypted(wanted: bool) -> bool:  # noqa: FBT001 - a setting
+    if wanted:
+        raise ValueError(
+            "encrypted rooms are not supported: leave it out, and talk in rooms without encryption"
+        )
+    return wanted
+
+
+class Settings(AccountSettings):
+    """One account: a homeserver, and who we are there: a token, or a name and a password."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    homeserver: Annotated[Text, AfterValidator(_homeserver)] | None = None
+    user_id: Annotated[Text, AfterValidator(_user_id)] | None = None
+    access_token: SecretStr | None = None
+    password: SecretStr | None = None
+    device_id: Text | None = None
+    device_name: Text = "Homarus"
+    initial_sync_limit: Count = Field(TIMELINE, le=1_000)
+    encryption: Annotated[bool, AfterValidator(_unencrypted)] = False
+    thread_replies: ThreadReplies = "inbound"
+    auto_join: Literal["always", "allowlist", "off"] | None = None
+    auto_join_allowlist: Ids = ()
+    allow_bots: bool = False  # the gate asks for it
+    proxy: Text | None = None
+    # What the original has beside, and nothing here depends on.
+    capabilities: Texts = ()
+    config_writes: bool = True
+    heartbeat: Mapping[str, Any] = {}
+
+    def completed(self, channel: str, env: Mapping[str, str]) -> "Settings":
+        """With what the environment says of the usual account; ConfigError when it cannot sign in.
+
+        The config wins. A password in the environment is not used beside a token.
+        """
+        said = {
+            key: env[name]
+            for name, key in VARIABLES.items()
+            if env.get(name) and getattr(self, key) is None
+        }
+        if self.access_token is not None:
+            said.pop("password", None)
+        elif self.password is not None:
+            said.pop("access_token", None)
+        given = Settings.model_validate({to_camel(key): value for key, value in said.items()})
+        whole = self.model_copy(update={key: getattr(given, key) for key in said})
+        if not whole.homeserver:
+            raise ConfigError(
+                f"channels.{channel}.homeserver is missing",
+                fix='set it to the address of a homeserver, such as "https://matrix.org"',
+            )
+        if not whole.access_token and not (whole.user_id and whole.password):
+            raise ConfigError(
+                f"channels.{channel} does not say how to sign in",
+                fix="set accessToken, or userId and password",
+            )
+        return whole
+
+    def joins(self, room: str, alias: str, inviter: str, *, is_direct: bool) -> bool:
+        """Whether an invitation is followed.
+
+        Where nothing is said: those to talk in private, and those to rooms the config lists.
+        """
+        match self.auto_join:
+            case "always":
+                return True
+            case "off":
+                return False
+            case "allowlist":
+                listed = self.auto_join_allowlist
+                return any(one in listed for one in (room, alias or room, inviter, EVERYONE))
+        return is_direct or room in self.groups or EVERYONE in self.groups

@@ -1,0 +1,124 @@
+"""Whether words call us by name: the patterns of an agent, and what a message says in them.
+
+Patterns are the config's, as regular expressions: the agent's own, else those of all messages,
+else the channel's, else what follows from the agent's name and emoji. One that cannot be read is
+left out, and said once.
+"""
+
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+from homarus.config.channels import AccountSettings
+from homarus.config.resolve import entry_of
+from homarus.config.schema import Config
+from homarus.core.errors import UserError
+from homarus.core.regex import MAX_TEXT_CHARS, Search, searcher
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+
+log = logging.getLogger(__name__)
+
+MAX_PATTERNS: Final = 50
+_CJK: Final = "\u2e80"  # from here on words stand without blanks between them
+_SELECTORS: Final = frozenset(chr(code) for code in range(0xFE00, 0xFE10))
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How an agent is called: its name and its sign."""
+
+    name: str = ""
+    emoji: str = ""
+
+
+def called_by_config(config: Config, agent: str) -> Called:
+    """What the config says an agent is called; an agent's own files may say more."""
+    identity = entry_of(config, agent).identity
+    return Called(identity.name or "", identity.emoji or "")
+
+
+class Mentions:
+    """Patterns by their text, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Search | None] = {}
+
+    def patterns(
+        self,
+        config: Config,
+        agent: str,
+        settings: AccountSettings,
+        called: Callable[[], Called],
+    ) -> tuple[Search, ...]:
+        """What an agent is called on an account. A list that is set and empty: nothing."""
+        listed = (
+            entry_of(config, agent).group_chat.mention_patterns,
+            config.messages.group_chat.mention_patterns,
+            settings.mention_patterns,
+        )
+        chosen = next((each for each in listed if each is not None), None)
+        if chosen is None:
+            return derive(called())
+        found = (self._search(source) for source in chosen[:MAX_PATTERNS])
+        return tuple(each for each in found if each)
+
+    def _search(self, source: str) -> Search | None:
+        if source not in self._read:
+            if len(self._read) >= 10 * MAX_PATTERNS:
+                self._read.clear()
+            self._read[source] = _read(source)
+        return self._read[source]
+
+
+def is_called(text: str, patterns: Iterable[Search]) -> bool:
+    """Whether one of the patterns is in a text."""
+    plain = normalise(text)
+    return any(is_in(plain) for is_in in patterns)
+
+
+def normalise(text: str) -> str:
+    """Words as patterns see them: without characters that draw nothing, blanks folded."""
+    seen = "".join(ch for ch in text if not _is_unseen(ch))
+    return " ".join(seen.lower().split())
+
+
+def derive(called: Called) -> tuple[Search, ...]:
+    """Patterns for a name, perhaps with an `@`, as a word of its own; and for a sign."""
+    words = [word for word in normalise(called.name).split() if word]
+    found = list[str]()
+    if words:
+        first, last = words[0][0], words[-1][-1]
+        spelled = r"\s+".join(map(re.escape, words))
+        found.append(f"{_edge(first, '(?<!{})')}@?{spelled}{_edge(last, '(?!{})')}")
+    if emoji := normalise(called.emoji):
+        found.append(re.escape(emoji))
+    return tuple(map(_own, found))
+
+
+def _edge(ch: str, form: str) -> str:
+    """The edge of a word, where the script has such."""
+    return form.format(r"\w") if ch < _CJK and (ch.isalnum() or ch == "_") else ""
+
+
+def _is_unseen(ch: str) -> bool:
+    return ch in _SELECTORS or (not ch.isascii() and unicodedata.category(ch) == "Cf")
+
+
+@lru_cache(64)
+def _own(source: str) -> Search:
+    """A pattern of our own making, which holds nothing that could be slow."""
+    pattern = re.compile(source, re.IGNORECASE)
+    return lambda text: pattern.search(text[:MAX_TEXT_CHARS]) is not None
+
+
+def _read(source: str) -> Search | None:
+    try:
+        return searcher("".join(ch for ch in source if not _is_unseen(ch)))
+    except UserError as exc:
+        shown = one_line(source, 60)
+        log.warning("the mention pattern %r is not used: %s", shown, exc)
+        return None

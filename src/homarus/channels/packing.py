@@ -1,0 +1,129 @@
+"""A text becomes parcels: messages as one service takes them. Pure.
+
+One parcel is one message there, in its dialect and within its limit. A file goes alone; words go
+with it where the service has captions and they fit, else before it. What cannot be sent is said
+in words in its place, so that nobody waits for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from homarus.channels.base import Capabilities
+from homarus.channels.chunk import ChunkMode
+from homarus.channels.markup import parts
+from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Media
+from homarus.core.text import one_line
+from homarus.store.arrival import storable
+from homarus.store.journal import Parcel
+
+if TYPE_CHECKING:  # who has no channels does not load what their settings are
+    from homarus.config.channels import AccountSettings
+
+TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
+_MB: Final = 1_000_000
+_MAX_NAME_CHARS: Final = 80
+
+
+def pack(
+    run: str,
+    text: str,
+    to: Address,
+    capabilities: Capabilities,
+    settings: "AccountSettings",
+    *,
+    at_ms: int,
+    extras: Extras = NO_EXTRAS,
+    first: int = 0,
+) -> list[Parcel]:
+    """A text with what belongs to it, as parcels; their numbers begin at `first`.
+
+    The first answers and replaces what they together answer and replace; the last has the buttons.
+    """
+    files, notes = _sort_out(extras.media, capabilities, settings)
+    words = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
+    bodies = _bodies(words, files, capabilities, settings, caption=not extras.replaces)
+    ids = (f"{run}:{number}" for number in range(first, first + len(bodies)))
+    expires_ms = at_ms + TTL_MS
+    return [
+        Parcel(
+            parcel_id, run, to, part, at_ms, expires_ms,
+            extras=Extras(
+                reply_to=extras.reply_to if not at or settings.reply_to_mode == "all" else "",
+                replaces=extras.replaces if not at and file is None else "",
+                media=(file,) if file else (),
+                as_voice=extras.as_voice and file is not None,
+                buttons=extras.buttons if at == len(bodies) - 1 else (),
+                silent=extras.silent,
+            ),
+        )
+        for at, (parcel_id, (part, file)) in enumerate(zip(ids, bodies, strict=True))
+    ]  # fmt: skip
+
+
+def answering(inbound: Inbound, extras: Extras, settings: "AccountSettings", first: int) -> Extras:
+    """A reply's extras; what names no message it answers follows the account's `replyToMode`."""
+    mode = settings.reply_to_mode
+    if extras.reply_to or mode == "off" or (mode == "first" and first):
+        return extras
+    return replace(extras, reply_to=inbound.id)
+
+
+def render(
+    text: str,
+    capabilities: Capabilities,
+    settings: "AccountSettings",
+    *,
+    limit: int = 0,
+    mode: ChunkMode | None = None,
+) -> list[str]:
+    """A text in a service's dialect, in parts that it takes; `limit` is one below the usual."""
+    most = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
+    found = parts(
+        storable(text),
+        capabilities,
+        tables=settings.markdown.tables,
+        limit=min(limit or most, most),
+        mode=mode or settings.chunk_mode,
+    )
+    return [part for part in found if part.strip()]
+
+
+def _bodies(
+    words: str,
+    files: Sequence[Media],
+    capabilities: Capabilities,
+    settings: "AccountSettings",
+    *,
+    caption: bool,
+) -> list[tuple[str, Media | None]]:
+    """The messages to make: words, words with a file, or a file."""
+    limit = capabilities.caption_limit
+    if files and caption and limit and words.strip():
+        over = render(words, capabilities, settings, limit=limit, mode="length")
+        if len(over) == 1:
+            return [(over[0], files[0]), *(("", file) for file in files[1:])]
+    said = render(words, capabilities, settings) if words.strip() else []
+    return [*((part, None) for part in said), *(("", file) for file in files)]
+
+
+def _sort_out(
+    media: Sequence[Media], capabilities: Capabilities, settings: "AccountSettings"
+) -> tuple[list[Media], list[str]]:
+    """The files that can be sent, and a line for each that cannot."""
+    most = capabilities.media_max_bytes
+    if settings.media_max_mb:
+        most = min(most, round(settings.media_max_mb * _MB))
+    files, notes = list[Media](), list[str]()
+    for file in media:
+        name = f"`{one_line(file.name or 'a file', _MAX_NAME_CHARS).replace('`', chr(39))}`"
+        if file.problem:
+            notes.append(f"({name} was not sent: {one_line(file.problem, 200)})")
+        elif not most:
+            notes.append(f"(a file that cannot be sent here: {name})")
+        elif file.size > most:
+            size, limit = f"{file.size / _MB:.1f} MB", f"{most / _MB:.1f} MB"
+            notes.append(f"({name} was not sent: it has {size}, and {limit} is the limit here)")
+        else:
+            files.append(file)
+    return files, notes

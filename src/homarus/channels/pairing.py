@@ -1,0 +1,271 @@
+"""Pairing: how a stranger comes to be heard. They get a code, and the owner approves it.
+
+Three small files per channel, in the original's format, under `credentials/`:
+
+    <channel>-pairing.json               who asks: {version, requests: [{id, code, …}]}
+    <channel>-allowFrom.json             who was approved: {version, allowFrom: [ids]}
+    <channel>-<account>-allowFrom.json   the same, of an account other than the usual one
+
+The gateway and the command line write them at the same time: under a lock, and each file whole.
+A file that cannot be read lets nobody in, is never overwritten, and is said aloud.
+
+A code is good for an hour, and three people may wait at a time. Who comes then gets no code until
+one of those is approved, rejected or too old: else a crowd of strangers could push out the one
+request that is meant.
+"""
+
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from homarus.channels.pairing_file import PairingFile, locked
+from homarus.core.clock import Clock
+from homarus.core.errors import StoreError, UserError
+from homarus.core.keys import DEFAULT_ACCOUNT
+from homarus.core.message import Inbound, Json
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.policy.access import EVERYONE, person_id
+
+log = logging.getLogger(__name__)
+
+ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # nothing that looks like something else
+CODE_CHARS: Final = 8
+TTL_MS: Final = 60 * 60_000
+MAX_PENDING: Final = 3  # of one account
+_SEEN_EVERY_MS: Final = 60_000  # a stranger who keeps writing does not keep the disk busy
+_CHANNEL: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_MAX_NAME_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody who asks to be heard."""
+
+    channel: str
+    account: str
+    id: str
+    code: str
+    created_ms: int
+    seen_ms: int
+    meta: Mapping[str, Json]
+
+    @property
+    def name(self) -> str:
+        return str(self.meta.get("name") or self.meta.get("username") or "")
+
+    @property
+    def chat(self) -> str:
+        """Where they wrote: where they can be told that they were let in."""
+        return str(self.meta.get("chatId") or self.id)
+
+
+class Pairings:
+    """The files of every channel. `wait_s` is how long another program may hold the lock."""
+
+    def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
+        self._folder, self._clock, self._wait_s = state / "credentials", clock, wait_s
+        self._files: dict[str, PairingFile] = {}
+        self._troubles: set[str] = set()
+
+    def channels(self) -> tuple[str, ...]:
+        """The channels that somebody asked on, or was approved on."""
+        found = set[str]()
+        for path in self._folder.glob("*.json"):
+            head, mark, _ = path.name.rpartition("-")
+            if mark and path.name.endswith("-pairing.json") and _CHANNEL.fullmatch(head):
+                found.add(head)
+        return tuple(sorted(found))
+
+    def pending(self, channel: str, account: str | None = None) -> tuple[Request, ...]:
+        """Who waits, the first first; of all accounts unless one is named."""
+        found = (self._read(channel, one) for one in self._rows(channel))
+        return tuple(one for one in found if one and account in {None, one.account})
+
+    def ask(self, inbound: Inbound) -> Request | None:
+        """The request of a message's sender, new if there is none; None while too many wait."""
+        channel, account, sender = (
+            inbound.address.channel,
+            inbound.address.account,
+            inbound.sender,
+        )
+        known = self._find(channel, account, sender)
+        if known and self._clock.now_ms() - known.seen_ms < _SEEN_EVERY_MS:
+            return known
+        if not known and len(self.pending(channel, account)) >= MAX_PENDING:
+            return None
+        with self._lock(channel):
+            requests = [*self.pending(channel)]
+            known = self._find(channel, account, sender)
+            if known is None and sum(one.account == account for one in requests) >= MAX_PENDING:
+                return None
+            asked = self._asked(inbound, known)
+            others = [one for one in requests if (one.account, one.id) != (account, asked.id)]
+            self._write(channel, [*others, asked])
+        return asked
+
+    def approve(self, channel: str, code: str, account: str | None = None) -> Request:
+        """Let somebody in by their code; a UserError when nobody has it."""
+        with self._lock(channel):
+            found = self._coded(channel, code, account)
+            file = self._allow_file(channel, found.account)
+            tree = dict(file.read())
+            listed = [each for each in _texts(tree.get("allowFrom")) if each != found.id]
+            file.write({**tree, "version": 1, "allowFrom": [*listed, found.id]})
+            self._drop(found)
+        return found
+
+    def reject(self, channel: str, code: str, account: str | None = None) -> Request:
+        """Send somebody away; they may ask again."""
+        with self._lock(channel):
+            found = self._coded(channel, code, account)
+            self._drop(found)
+        return found
+
+    def allowed(self, channel: str, account: str) -> tuple[str, ...]:
+        """Who was approved for an account. What cannot be read lets nobody in."""
+        found = list[str]()
+        files = [self._allow_file(channel, account)]
+        if account == DEFAULT_ACCOUNT:
+            files.append(self._file(f"{channel}-{DEFAULT_ACCOUNT}-allowFrom.json"))
+        for file in files:
+            try:
+                found += _texts(file.read().get("allowFrom"))
+                self._troubles.discard(file.path.name)
+            except StoreError as exc:
+                self._complain(file.path.name, exc)
+        return tuple(each for each in found if each != EVERYONE)
+
+    # Files
+
+    def _lock(self, channel: str) -> AbstractContextManager[None]:
+        _check(channel)
+        return locked(self._folder / f".{channel}-pairing.lock", self._wait_s)
+
+    def _file(self, name: str) -> PairingFile:
+        return self._files.setdefault(name, PairingFile(self._folder / name))
+
+    def _allow_file(self, channel: str, account: str) -> PairingFile:
+        _check(channel)
+        if account == DEFAULT_ACCOUNT:
+            return self._file(f"{channel}-allowFrom.json")
+        return self._file(f"{channel}-{account}-allowFrom.json")
+
+    def _rows(self, channel: str) -> Iterator[Mapping[str, Json]]:
+        _check(channel)
+        rows = self._file(f"{channel}-pairing.json").read().get("requests")
+        yield from (row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+
+    def _write(self, channel: str, requests: list[Request]) -> None:
+        file = self._file(f"{channel}-pairing.json")
+        rows = [_row(one) for one in sorted(requests, key=lambda one: one.created_ms)]
+        file.write({**file.read(), "version": 1, "requests": rows})
+
+    def _drop(self, request: Request) -> None:
+        left = [one for one in self.pending(request.channel) if one.code != request.code]
+        self._write(request.channel, left)
+
+    def _complain(self, name: str, exc: StoreError) -> None:
+        if name not in self._troubles:
+            self._troubles.add(name)
+            log.error("nobody is let in by %s: %s", name, exc)
+
+    # Requests
+
+    def _read(self, channel: str, row: Mapping[str, Json]) -> Request | None:
+        """A request that still counts."""
+        who, code = row.get("id"), row.get("code")
+        created_ms = _ms(row.get("createdAt"))
+        if not isinstance(who, str) or not isinstance(code, str) or not code or created_ms is None:
+            return None
+        if not 0 <= self._clock.now_ms() - created_ms < TTL_MS:
+            return None
+        meta = row.get("meta")
+        kept = meta if isinstance(meta, dict) else {}
+        account = kept.get("accountId")
+        return Request(
+            channel,
+            account if isinstance(account, str) and account else DEFAULT_ACCOUNT,
+            who,
+            code,
+            created_ms,
+            _ms(row.get("lastSeenAt")) or created_ms,
+            kept,
+        )
+
+    def _find(self, channel: str, account: str, sender: str) -> Request | None:
+        who = person_id(channel, sender)
+        return next((one for one in self.pending(channel, account) if one.id == who), None)
+
+    def _asked(self, inbound: Inbound, known: Request | None) -> Request:
+        address, now_ms = inbound.address, self._clock.now_ms()
+        told = {
+            "name": one_line(inbound.occasion.name, _MAX_NAME_CHARS),
+            "username": one_line(inbound.occasion.handle, _MAX_NAME_CHARS),
+            "accountId": address.account,
+            "chatId": address.chat if address.chat != inbound.sender else "",
+        }
+        meta: dict[str, Json] = {key: value for key, value in told.items() if value}
+        if known:
+            return replace(known, seen_ms=now_ms, meta={**known.meta, **meta})
+        taken = {one.code for one in self.pending(address.channel)}
+        code = next(code for code in iter(_make_code, "") if code not in taken)
+        who = person_id(address.channel, inbound.sender)
+        return Request(address.channel, address.account, who, code, now_ms, now_ms, meta)
+
+    def _coded(self, channel: str, code: str, account: str | None) -> Request:
+        said = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
+        for one in self.pending(channel, account):
+            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), said):
+                return one
+        of = f" of account {account}" if account else ""
+        raise UserError(
+            f"nobody on {channel}{of} waits with the code {one_line(code, 20)!r}: it is wrong,"
+            f" used, or older than {TTL_MS // 60_000} minutes",
+            fix=f"homarus pairing list {channel} shows who waits; to get a new code, write again",
+        )
+
+
+def _check(channel: str) -> None:
+    """A channel's name becomes a file's."""
+    if not _CHANNEL.fullmatch(channel) or len(channel) > 40:
+        raise UserError(f"{one_line(channel, 40)!r} is not the name of a channel")
+
+
+def _make_code() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(CODE_CHARS))
+
+
+def _row(request: Request) -> dict[str, Json]:
+    return {
+        "id": request.id,
+        "code": request.code,
+        "createdAt": _iso(request.created_ms),
+        "lastSeenAt": _iso(request.seen_ms),
+        "meta": dict(request.meta),
+    }
+
+
+def _iso(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+def _ms(text: Json) -> int | None:
+    try:
+        at = datetime.fromisoformat(text)
+        return round(at.timestamp() * 1000) if at.tzinfo else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _texts(value: Json) -> list[str]:
+    listed = value if isinstance(value, list) else []
+    return [str(each) for each in listed if isinstance(each, str | int)]

@@ -1,0 +1,115 @@
+"""A small JSON file that two programs write: read again when it changed, replaced whole."""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from homarus.core.errors import StoreError
+from homarus.core.message import Json
+from homarus.store.place import Stamp, make_folder, stamp_of
+
+MAX_BYTES: Final = 1 << 20
+_TRY_EVERY_S: Final = 0.005
+_FIX: Final = "mend it or move it away; homarus pairing list says when it can be read"
+
+
+class PairingFile:
+    """One file, there or not. StoreError when it cannot be read or written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.realpath(path))  # a linked file stays linked
+        self._stamp: Stamp | None = None
+        self._tree: Mapping[str, Json] = {}
+
+    def read(self) -> Mapping[str, Json]:
+        """The object in it; nothing when there is no file."""
+        stamp = stamp_of(self.path)
+        if stamp is None:
+            if os.path.lexists(self.path):
+                raise StoreError(f"{self.path} is not a file", fix=_FIX)
+            self._tree = {}
+        elif stamp != self._stamp:
+            self._stamp = None
+            self._tree = self._load(stamp)
+        self._stamp = stamp
+        return self._tree
+
+    def write(self, tree: Mapping[str, Json]) -> None:
+        """Put this in the file's place, for its owner alone; on disk when this returns."""
+        self.read()  # what cannot be read is not overwritten
+        data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        try:
+            make_folder(self.path.parent)
+            temporary.unlink(missing_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as opened:
+                opened.write(data)
+                opened.flush()
+                os.fsync(opened.fileno())
+            temporary.replace(self.path)
+            _sync(self.path.parent)
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise StoreError(
+                f"{self.path} was not changed: {exc.strerror or exc}",
+                fix="check the room on its disk and who owns its folder",
+            ) from exc
+        self._stamp, self._tree = stamp_of(self.path), tree
+
+    def _load(self, stamp: Stamp) -> Mapping[str, Json]:
+        try:
+            if stamp.size > MAX_BYTES:
+                raise ValueError("it is too large")
+            tree = json.loads(self.path.read_bytes())
+        except (OSError, ValueError, RecursionError) as exc:
+            raise StoreError(f"{self.path} cannot be read: {exc}", fix=_FIX) from exc
+        if not isinstance(tree, dict):
+            raise StoreError(f"{self.path} is no JSON object", fix=_FIX)
+        return tree
+
+
+@contextmanager
+def locked(path: Path, wait_s: float) -> Iterator[None]:
+    """Held by one program at a time; the kernel lets go when its holder dies."""
+    opened = -1
+    try:
+        try:
+            make_folder(path.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened = os.open(path, flags, 0o600)
+            _take(opened, time.monotonic() + wait_s)
+        except OSError as exc:
+            raise StoreError(
+                f"{path} cannot be locked: {exc.strerror or exc}",
+                fix="check who owns its folder, and try again",
+            ) from exc
+        yield
+    finally:
+        if opened >= 0:
+            os.close(opened)
+
+
+def _take(opened: int, until_s: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                raise TimeoutError("another program holds it") from None
+            time.sleep(_TRY_EVERY_S)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,121 @@
+"""What the config says about the chat that a message comes from: its group, its topic, its people.
+
+Pure. What stands nearest wins: a topic's setting over its group's, a group's own over that of `*`,
+and those over the account's.
+"""
+
+from typing import Final, Literal
+
+from homarus.config.channels import AccountSettings, GroupSettings, TopicSettings
+from homarus.config.resolve import entry_of
+from homarus.config.schema import Config
+from homarus.core.message import Inbound
+from homarus.core.value import dataclass
+from homarus.policy import access
+from homarus.policy.access import Roll
+from homarus.sessions.routing import Route
+
+HISTORY_LIMIT: Final = 50
+_IN_GROUPS: Final = {"telegram": ("-",), "irc": ("#", "&", "+", "!")}  # how their ids begin
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One message before the gate."""
+
+    inbound: Inbound
+    route: Route
+    config: Config
+    settings: AccountSettings
+
+    @property
+    def channel(self) -> str:
+        return self.inbound.address.channel
+
+    @property
+    def account(self) -> str:
+        return self.inbound.address.account
+
+    def on(self, entries: tuple[str, ...]) -> bool:
+        """Whether a list has the sender, or everybody."""
+        return access.is_listed(self.channel, self.inbound.sender, entries)
+
+    def named_on(self, entries: tuple[str, ...]) -> bool:
+        return access.is_named(self.channel, self.inbound.sender, entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the config says of one group."""
+
+    group: GroupSettings | None  # by its id
+    usual: GroupSettings | None  # by `*`
+    topic: TopicSettings | None
+
+    @property
+    def named(self) -> Literal["", "by-id", "by-star"]:
+        if self.group:
+            return "by-id"
+        return "by-star" if self.usual else ""
+
+    @property
+    def layers(self) -> tuple[TopicSettings, ...]:
+        """What holds, the most specific first."""
+        return tuple(one for one in (self.topic, self.group or self.usual) if one)
+
+
+def is_direct(inbound: Inbound) -> bool:
+    """Whether only we and the sender are there; in doubt, others are."""
+    begins = _IN_GROUPS.get(inbound.address.channel, ())
+    return inbound.occasion.kind == "direct" and not inbound.address.chat.startswith(begins or "\0")
+
+
+def room_of(case: Case) -> Room:
+    """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
+    groups, inbound = case.settings.groups, case.inbound
+    wanted = {
+        _group_id(case.channel, each): None
+        for each in (inbound.address.chat, inbound.occasion.parent)
+        if each
+    }
+    by_id = {_group_id(case.channel, name): one for name, one in groups.items()}
+    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
+    usual, thread = groups.get("*"), inbound.address.thread
+    topics = [one.topics for one in (group, usual) if one]
+    topic = next((each[thread] for each in topics if thread and thread in each), None)
+    return Room(group, usual, topic)
+
+
+def _group_id(channel: str, name: str) -> str:
+    return access.person_id(channel, name) or name.strip()
+
+
+def people_of(case: Case, room: Room, *, is_open: bool) -> tuple[str, ...] | None:
+    """Who may speak in a group: the list that is nearest to it; None when there is none."""
+    own = (layer.allow_from for layer in room.layers)
+    nearest = next((each for each in own if each is not None), None)
+    if nearest is not None or is_open:
+        return nearest
+    settings = case.settings
+    if "group_allow_from" in settings.model_fields_set:
+        return settings.group_allow_from
+    return settings.allow_from or None
+
+
+def group_rolls(case: Case, room: Room) -> tuple[Roll, ...]:
+    """The lists that say who gives orders in a group: those for the group, and allowFrom.
+
+    A `*` lets people speak; orders are for those who are named.
+    """
+    lists = (people_of(case, room, is_open=False), case.settings.allow_from)
+    return tuple(Roll(is_set=True, has_sender=case.named_on(each)) for each in lists if each)
+
+
+def history_limit(case: Case) -> int:
+    """How many messages that were not for us are told with one that is."""
+    own = (
+        case.settings.history_limit,
+        entry_of(case.config, case.route.agent).group_chat.history_limit,
+        case.config.messages.group_chat.history_limit,
+    )
+    return next((each for each in own if each is not None), HISTORY_LIMIT)

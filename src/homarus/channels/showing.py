@@ -1,0 +1,261 @@
+"""One answer while it grows: the typing sign, and where its words are shown until it is sent.
+
+An answer that grows is shown as a draft where the service has drafts, which it forgets by itself;
+or, where the config asks for it, as a message that is edited again and again and in the end
+becomes the answer's first part.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from homarus.channels.base import Channel, Deletes, Drafts, Edits, Types
+from homarus.channels.packing import render
+from homarus.channels.typing import Typing
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.message import Address, Extras, Outbound
+
+if TYPE_CHECKING:
+    from homarus.config.channels import AccountSettings
+
+log = logging.getLogger(__name__)
+
+SEND_S: Final = 5.0  # how long one request may take
+DRAFT_GAP_S: Final = 1.0  # the least between two of them
+EDIT_GAP_S: Final = 1.2
+MAX_GAP_S: Final = 60.0
+LEAST_CHARS: Final = 30  # a message is not begun with less
+MAX_FAILURES: Final = 3
+UNFINISHED: Final = "(This answer was not finished.)"
+
+Look: TypeAlias = Callable[[], str]  # the answer as far as it may be shown now
+
+
+class Sketch(Protocol):
+    """A place in a chat where an answer is shown while it grows."""
+
+    gap_s: float
+    least_chars: int
+    message_id: str  # of the message that shows it; "" when there is none
+
+    async def put(self, text: str) -> None:
+        """Show this."""
+        ...
+
+    def pick(self, parts: Sequence[str]) -> str:
+        """Which part of a long answer is shown."""
+        ...
+
+    def begin(self) -> None:
+        """What is shown next is another message."""
+        ...
+
+
+class Draft:
+    """An answer that grows in a draft: the part that is being written."""
+
+    gap_s, least_chars, message_id = DRAFT_GAP_S, 1, ""
+
+    def __init__(self, channel: Drafts, to: Address, run: str) -> None:
+        self._channel, self._to, self._run = channel, to, run
+        self._number = 0
+
+    async def put(self, text: str) -> None:
+        await self._channel.draft(self._to, f"{self._run}:draft:{self._number}", text)
+
+    def pick(self, parts: Sequence[str]) -> str:
+        return parts[-1]
+
+    def begin(self) -> None:
+        self._number += 1
+
+
+class Editable(Channel, Edits, Protocol):
+    """A service where a message can grow."""
+
+
+class Preview:
+    """An answer that grows in a message: its first part, which will take the message's place.
+
+    Its key is the same when the run goes on in another process: where a service takes a key once,
+    that finds the message it left.
+    """
+
+    gap_s, least_chars = EDIT_GAP_S, LEAST_CHARS
+
+    def __init__(self, channel: Editable, to: Address, run: str) -> None:
+        self._channel, self._to, self._run = channel, to, run
+        self._number = 0
+        self.message_id = ""
+
+    async def put(self, text: str) -> None:
+        if self.message_id:
+            await self._channel.edit(self._to, self.message_id, text)
+            return
+        key = f"{self._run}:preview:{self._number}"
+        receipt = await self._channel.send(Outbound(self._to, text, key, Extras(silent=True)))
+        self.message_id = receipt.message_id
+
+    def pick(self, parts: Sequence[str]) -> str:
+        return parts[0]
+
+    def begin(self) -> None:
+        self._number, self.message_id = self._number + 1, ""
+
+
+def sketch_for(
+    channel: Channel, to: Address, run: str, settings: "AccountSettings"
+) -> Sketch | None:
+    """Where an answer is shown while it grows: a message only where the config says so."""
+    mode = settings.stream_mode
+    if mode == "off":
+        return None
+    if isinstance(channel, Drafts) and channel.can_draft(to):
+        return Draft(channel, to, run)
+    if mode and isinstance(channel, Edits):
+        return Preview(channel, to, run)
+    return None
+
+
+class Showing:
+    """One run, as the chat of its message sees it. `run` is its task; `end` hears of its close."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        to: Address,
+        clock: Clock,
+        settings: "AccountSettings",
+        *,
+        look: Look,
+        sketch: Sketch | None,
+        typing: Typing | None,
+        end: "Callable[[Showing], None]",
+    ) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._end = end
+        self._channel, self._to, self._clock, self._settings = channel, to, clock, settings
+        self._look, self._sketch, self._typing = look, sketch, typing
+        self._changed, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        self._held = self._over = False
+        self._shown = ""
+        self._gap_s = sketch.gap_s if sketch else 0.0
+        self._failures = 0
+
+    def note(self, *, typing: bool | None) -> None:
+        """Something happened; the sign is wanted (again), or no longer."""
+        if typing and self._typing:
+            self._typing.touch()
+        elif typing is False and self._typing:
+            self._typing.stop()
+        self._changed.set()
+
+    async def hold(self) -> str:
+        """Show no more for now; the message that shows the answer so far, "" when none does.
+
+        A request that is on its way is waited for: it must not come after what is sent next.
+        """
+        self._held = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEND_S + 1):
+                await self._idle.wait()
+        return self._sketch.message_id if self._sketch else ""
+
+    def release(self, *, taken: bool) -> None:
+        """What was to be sent is on its way; `taken`: in place of the message."""
+        if self._sketch and (taken or not self._sketch.message_id):
+            self._sketch.begin()
+            self._shown = ""
+        self._held = False
+        self._changed.set()
+
+    def close(self) -> None:
+        """The run is over: nothing more of it is shown."""
+        self._end(self)
+
+    async def run(self) -> None:
+        """Show what there is to show, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._typing:
+                group.create_task(self._typing.run())
+            if self._sketch:
+                group.create_task(self._draw(self._sketch))
+
+    async def clear(self) -> None:
+        """Take away what was shown and became no answer."""
+        channel, left = self._channel, self._sketch.message_id if self._sketch else ""
+        if self._typing and self._typing.given and isinstance(channel, Types):
+            await attempt("typing sign", lambda: channel.show_typing(self._to, on=False))
+        if left and isinstance(channel, Deletes):
+            await attempt("delete", lambda: channel.delete(self._to, left))
+        elif left and isinstance(channel, Edits):
+            words = render(UNFINISHED, channel.capabilities, self._settings)
+            await attempt("edit", lambda: channel.edit(self._to, left, words[0]))
+
+    async def _draw(self, sketch: Sketch) -> None:
+        while not self._over:
+            await self._changed.wait()
+            self._changed.clear()
+            text = "" if self._held else self._next(sketch)
+            if not text:
+                continue
+            self._idle.clear()
+            try:
+                await self._put(sketch, text)
+            finally:
+                self._idle.set()
+            await self._clock.sleep(self._gap_s)
+
+    def _next(self, sketch: Sketch) -> str:
+        """What to show now; "" when it is shown already, or not worth it yet."""
+        text = self._look()
+        if self._settings.stream_mode == "block":
+            text = text[: max(text.rfind("\n\n"), 0)]
+        if not self._shown and len(text) < sketch.least_chars:
+            return ""
+        parts = render(text, self._channel.capabilities, self._settings)
+        shown = sketch.pick(parts) if parts else ""
+        return shown if shown != self._shown else ""
+
+    async def _put(self, sketch: Sketch, text: str) -> None:
+        """Show this; a service that is asked too often is asked less."""
+        after_s = 0.0
+        try:
+            async with asyncio.timeout(SEND_S):
+                await sketch.put(text)
+        except SendFailed as exc:
+            log.debug("an answer could not be shown while it grows: %s", exc)
+            if not exc.retryable:
+                self._over = True
+                sketch.begin()  # the message is gone, or not ours to change: nothing replaces it
+            after_s = exc.after_s or 0.0
+        except (ChannelError, TimeoutError, OSError) as exc:
+            log.debug("an answer could not be shown while it grows: %s", str(exc) or "too slow")
+            self._failures += 1
+            self._over = self._failures >= MAX_FAILURES or self._is_lost(sketch, exc)
+        else:
+            self._shown, self._failures = text, 0
+            self._gap_s = max(sketch.gap_s, self._gap_s / 2)
+            return
+        self._gap_s = min(max(self._gap_s * 2, after_s), MAX_GAP_S)
+        self._changed.set()
+
+    def _is_lost(self, sketch: Sketch, exc: Exception) -> bool:
+        """Whether to give up at once: a message that may have been begun is not begun again."""
+        if isinstance(exc, ChannelAuthFailed):
+            return True
+        begins = isinstance(sketch, Preview) and not sketch.message_id
+        return begins and not self._channel.capabilities.idempotent
+
+
+async def attempt(what: str, ask: Callable[[], Awaitable[None]]) -> None:
+    """Ask a service for something nobody needs."""
+    try:
+        async with asyncio.timeout(SEND_S):
+            await ask()
+    except (ChannelError, TimeoutError, OSError) as exc:
+        log.debug("%s: %s", what, str(exc) or "too slow")

@@ -1,0 +1,176 @@
+"""Whether a request that claims to come from a chat service does, and whether it came before.
+
+Each check takes the headers (lower-case names), what was signed, and the account's secret or key.
+It answers with the *mark* of a genuine request, or None. The mark is made of what was signed, not
+of how it was sent: the same request has the same mark, whatever its query's order or the ids a
+proxy gave it. Without a secret nothing is genuine. Secrets are compared in constant time.
+
+Telegram signs nothing: its secret comes along as it is, and its updates have numbers.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+Headers: TypeAlias = Mapping[str, str]
+Form: TypeAlias = Sequence[tuple[str, str]]
+
+WINDOW_S: Final = 300  # how far a request's own time may be from ours
+MAX_MARKS: Final = 10_000
+_SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_HEX_SIGNATURE: Final = re.compile(r"[0-9a-f]{128}", re.ASCII)
+_KEY_BYTES: Final = 32
+
+
+def is_same(given: str, secret: str) -> bool:
+    """Whether somebody knows a secret; never without one. Tells nothing by how long it takes."""
+    return bool(secret) and hmac.compare_digest(_digest(given), _digest(secret))
+
+
+def check_telegram(headers: Headers, secret: str) -> bool:
+    """The secret that Telegram was given when the webhook was set, back in a header."""
+    return is_same(headers.get("x-telegram-bot-api-secret-token", ""), secret)
+
+
+def check_github(headers: Headers, body: bytes, secret: str) -> str | None:
+    """GitHub, and Meta's services, which sign the same way."""
+    right = f"sha256={_hmac(secret, body).hex()}"
+    given = headers.get("x-hub-signature-256", "")
+    return _mark("github", body) if secret and _equal(given, right) else None
+
+
+def check_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> str | None:
+    """Slack's v0: the time is signed with the body, and must be about now."""
+    at = headers.get("x-slack-request-timestamp", "")
+    signed = f"v0:{at}:".encode() + body
+    right = f"v0={_hmac(secret, signed).hex()}"
+    genuine = secret and _is_recent(at, now_s) and _equal(headers.get("x-slack-signature"), right)
+    return _mark("slack", signed) if genuine else None
+
+
+def check_line(headers: Headers, body: bytes, secret: str) -> str | None:
+    """LINE. A probe without events is signed like anything else."""
+    right = _base64(_hmac(secret, body))
+    genuine = secret and _equal(headers.get("x-line-signature"), right)
+    return _mark("line", body) if genuine else None
+
+
+def check_twilio(headers: Headers, url: str, form: Form, secret: str) -> str | None:
+    """Twilio. `url` is the public address from the config, never one made of what a client says."""
+    signed = (url + "".join(name + value for name, value in sorted(set(form)))).encode()
+    right = _base64(hmac.digest(secret.encode(), signed, "sha1"))  # Twilio knows nothing newer
+    genuine = secret and _equal(headers.get("x-twilio-signature"), right)
+    return _mark("twilio", signed) if genuine else None
+
+
+def check_plivo(headers: Headers, url: str, form: Form, secret: str) -> str | None:
+    """Plivo's third version, of a POST. The order of the query and of the form says nothing."""
+    nonce = headers.get("x-plivo-signature-v3-nonce", "")
+    try:
+        signed = f"{_plivo_address(url, form)}.{nonce}".encode()
+    except ValueError:  # not an address, or one with a query beyond reason
+        return None
+    right = _base64(_hmac(secret, signed))
+    given = headers.get("x-plivo-signature-v3", "").split(",")[:8]
+    genuine = secret and nonce and any(_equal(one, right) for one in given)
+    return _mark("plivo", signed) if genuine else None
+
+
+def check_telnyx(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
+    """Telnyx: time and body, signed with its Ed25519 key."""
+    at = headers.get("telnyx-timestamp", "")
+    given = headers.get("telnyx-signature-ed25519", "")
+    try:
+        signature = base64.b64decode(given, validate=True)
+    except ValueError:
+        return None
+    signed = f"{at}|".encode() + body
+    genuine = _is_recent(at, now_s) and _is_signed(key, signature, signed)
+    return _mark("telnyx", signed) if genuine else None
+
+
+def check_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
+    """Discord's interactions: time and body, signed with the application's Ed25519 key."""
+    at = headers.get("x-signature-timestamp", "")
+    given = headers.get("x-signature-ed25519", "")
+    if not _HEX_SIGNATURE.fullmatch(given):
+        return None
+    signed = at.encode() + body
+    genuine = _is_recent(at, now_s) and _is_signed(key, bytes.fromhex(given), signed)
+    return _mark("discord", signed) if genuine else None
+
+
+class Replays:
+    """The marks of genuine requests, the newest of them: what is there came before."""
+
+    def __init__(self, most: int = MAX_MARKS) -> None:
+        self._most = most
+        self._marks: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def is_new(self, mark: str) -> bool:
+        """Whether it is the first request with this mark; it is remembered."""
+        known = mark in self._marks
+        self._marks[mark] = None
+        self._marks.move_to_end(mark)
+        while len(self._marks) > self._most:
+            self._marks.popitem(last=False)
+        return not known
+
+
+def _is_recent(at: str, now_s: float) -> bool:
+    return bool(_SECONDS.fullmatch(at)) and abs(now_s - int(at)) <= WINDOW_S
+
+
+def _is_signed(key: bytes, signature: bytes, signed: bytes) -> bool:
+    if len(key) != _KEY_BYTES:
+        return False
+    # Slow to load, and few services need it.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _plivo_address(url: str, form: Form) -> str:
+    parts = urlsplit(url)
+    query = "&".join(
+        f"{name}={value}"
+        for name, value in sorted(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=99))
+    )
+    sent = "".join(name + value for name, value in sorted(form))
+    address = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    if query or form:
+        address += f"?{query}"
+    return f"{address}.{sent}" if query and form else address + sent
+
+
+def _hmac(secret: str, signed: bytes) -> bytes:
+    return hmac.digest(secret.encode(), signed, "sha256")
+
+
+def _equal(given: str | None, right: str) -> bool:
+    return hmac.compare_digest((given or "").encode("utf-8", "backslashreplace"), right.encode())
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).digest()
+
+
+def _mark(scheme: str, signed: bytes) -> str:
+    return hashlib.sha256(f"{scheme}\n".encode() + signed).hexdigest()

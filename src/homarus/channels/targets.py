@@ -1,0 +1,33 @@
+"""Targets: how people and models write the chat that a message is for. Pure.
+
+123456789    telegram:123456789    group:-1001    -1001:topic:7    #room    @ann:example.org
+"""
+
+import re
+from typing import Final
+
+from homarus.core.errors import UserError
+from homarus.core.text import one_line
+
+MAX_CHARS: Final = 512
+_KIND: Final = re.compile(r"(?:user|dm|direct|group|channel|room|chat):", re.IGNORECASE)
+_THREAD: Final = re.compile(r"(.+?):(?:topic|thread):([^:\s]+)")
+
+
+def read_target(channel: str, text: str) -> tuple[str, str | None]:
+    """The chat, as its service calls it, and the thread in it; UserError when it names none."""
+    chat = text.strip()
+    if chat.lower().startswith(f"{channel}:"):
+        chat = chat[len(channel) + 1 :]
+    if kind := _KIND.match(chat):
+        chat = chat[kind.end() :]
+    thread = None
+    if found := _THREAD.fullmatch(chat):
+        chat, thread = found[1], found[2]
+    chat = chat.strip()
+    if not chat or len(chat) > MAX_CHARS or not chat.isprintable():
+        raise UserError(
+            f"{one_line(text, 40)!r} names no chat of {channel}",
+            fix="write the id of a person or a group, for example from `homarus sessions`",
+        )
+    return chat, thread

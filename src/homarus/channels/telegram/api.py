@@ -1,0 +1,150 @@
+"""Calls of the Bot API, and what its refusals mean.
+
+The token is part of every address, so no address is ever told. A call that Telegram refused was
+not done; what it means for the next try is in the class of the error.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+from homarus.channels.http import CONNECT_S, Answer, Api, File, path_of
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.message import Json
+
+UPLOAD_S: Final = 120.0
+# Who gives up while connecting has sent nothing, and must know it: connecting ends by itself first.
+LEAST_ANSWER_S: Final = CONNECT_S + 5
+_NEW_TOKEN: Final = "copy the token anew from @BotFather, `homarus channels add telegram --token …`"  # noqa: S105 - words
+# What Telegram says, in lower case, and what helps.
+_FIXES: Final = (
+    ("bot was blocked by the user", "they must unblock the bot in Telegram"),
+    ("can't initiate conversation", "they must write to the bot first"),
+    ("can't send messages to bots", "a bot cannot write to another bot"),
+    ("user is deactivated", "the account is gone"),
+    ("bot was kicked", "add the bot to the chat again"),
+    ("bot is not a member", "add the bot to the chat"),
+    ("chat not found", "check the chat's id; a person must have written to the bot first"),
+    ("message thread not found", "the topic is gone: take another"),
+    ("topic_closed", "the topic is closed: open it, or let the bot manage topics"),
+    ("not enough rights", "give the bot the right to do this in the chat's settings"),
+    ("have no rights", "give the bot the right to do this in the chat's settings"),
+    ("bad webhook", "webhookUrl must be https, on port 443, 80, 88 or 8443, for all to reach"),
+    ("reaction_invalid", "Telegram has a list of its own of emoji to react with"),
+)
+
+
+class Refused(SendFailed):
+    """Telegram said no, for good, and why; `moved_to` is the new id of a group that has one."""
+
+    def __init__(self, message: str, words: str, *, status: int, moved_to: str, fix: str) -> None:
+        super().__init__(message, retryable=False, fix=fix)
+        self.words, self.status, self.moved_to = words.lower(), status, moved_to
+
+    @property
+    def is_unknown_method(self) -> bool:
+        return self.status == 404
+
+
+class BotApi:
+    """The calls of one bot."""
+
+    def __init__(self, root: str, token: str, *, timeout_s: float, proxy: str = "") -> None:
+        self._api = Api("Telegram", root, proxy=proxy)
+        self._calls, self._files = f"/bot{token}/", f"/file/bot{token}"
+        self._timeout_s = max(timeout_s, LEAST_ANSWER_S)
+        self._users = 0
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Connections are kept as long as somebody uses them, and no longer."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self._api.close()
+
+    async def call(
+        self, method: str, params: Mapping[str, Json] | None = None, *, wait_s: float = 0.0
+    ) -> Json:
+        """Its result; `wait_s` is how long it was asked to wait by itself."""
+        async with self.in_use():
+            answer = await self._api.send_json(
+                "POST", self._calls + method, params or {}, answer_s=self._timeout_s + wait_s
+            )
+        return _result(method, answer)
+
+    async def upload(self, method: str, params: Mapping[str, Json], field: str, file: File) -> Json:
+        """A call that brings a file."""
+        fields = {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in params.items()
+        }
+        answer_s = max(self._timeout_s, UPLOAD_S)
+        async with self.in_use():
+            answer = await self._api.send_form(
+                self._calls + method, fields, {field: file}, answer_s=answer_s
+            )
+        return _result(method, answer)
+
+    async def download(self, file_path: str, max_bytes: int) -> bytes:
+        """A file that `getFile` named."""
+        async with self.in_use():
+            path = self._files + path_of(*file_path.split("/"))
+            answer = await self._api.download(path, max_bytes)
+        if answer.status != 200:
+            raise ChannelError(f"Telegram did not give the file: it answered {answer.status}")
+        return answer.body
+
+
+def _result(method: str, answer: Answer) -> Json:
+    told = answer.data
+    if not isinstance(told, dict) or not isinstance(told.get("ok"), bool):
+        raise _stranger(method, answer.status)
+    if told["ok"]:
+        return told.get("result")
+    code = told.get("error_code")
+    status = code if isinstance(code, int) and code >= 400 else answer.status
+    words = str(told.get("description") or "no reason given")[:500]
+    more = told.get("parameters")
+    raise _refusal(method, status, words, more if isinstance(more, dict) else {})
+
+
+def _stranger(method: str, status: int) -> ChannelError:
+    """An answer that is not the Bot API's: a proxy's, or a server's that is down."""
+    said = f"{method}: {status} came back, and not from the Bot API"
+    if status == 413:
+        return SendFailed(said, retryable=False, fix="the file is too large")
+    if 400 <= status < 500:
+        return SendFailed(said, retryable=True)  # whoever refused it, Telegram did not see it
+    return ChannelError(said)
+
+
+def _refusal(method: str, status: int, words: str, more: Mapping[str, Json]) -> ChannelError:
+    said = f"Telegram refused {method}: {words}"
+    lowered = words.lower()
+    if status == 401 or (status == 404 and method == "getMe"):
+        return ChannelAuthFailed(f"Telegram does not know this bot: {words}", fix=_NEW_TOKEN)
+    if status == 409:
+        return _conflict(lowered, said)
+    if status == 429:
+        after = more.get("retry_after")
+        after_s = float(after) if isinstance(after, int | float) and after > 0 else None
+        return SendFailed(said, retryable=True, after_s=after_s)
+    if status >= 500:
+        return ChannelError(said)  # it may have done what it was asked
+    moved = more.get("migrate_to_chat_id")
+    fix = next((help_ for sign, help_ in _FIXES if sign in lowered), "")
+    return Refused(said, words, status=status, moved_to=str(moved or ""), fix=fix)
+
+
+def _conflict(lowered: str, said: str) -> ChannelError:
+    if "webhook" in lowered:
+        return ChannelError(said, fix="another program set a webhook for this bot: stop it")
+    return ChannelError(
+        "another program polls with this token: Telegram gives each message to one of them",
+        fix="stop the other one, or give one of them a bot of its own",
+    )

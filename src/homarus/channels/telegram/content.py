@@ -1,0 +1,100 @@
+"""What a message of Telegram's holds: its words, its files, and other things put into words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from homarus.channels.telegram.fields import number, part, parts, text
+from homarus.core.message import Json, Media, MediaKind
+
+# Each by the field it comes in. An animation comes as a document too, and a venue as a location.
+_FILES: Final[dict[str, tuple[MediaKind, str]]] = {
+    "animation": ("video", "video/mp4"),
+    "document": ("document", ""),
+    "audio": ("audio", "audio/mpeg"),
+    "voice": ("voice", "audio/ogg"),
+    "video": ("video", "video/mp4"),
+    "video_note": ("video", "video/mp4"),
+}
+
+
+def words_of(message: Mapping[str, Json]) -> str:
+    """What was written, or a short word for what was sent instead."""
+    return text(message, "text") or text(message, "caption") or _described(message)
+
+
+def media_of(message: Mapping[str, Json]) -> tuple[Media, ...]:
+    """The file that came with it; a picture comes in several sizes, of which we take the best."""
+    if found := max(parts(message, "photo"), key=_area, default=None):
+        return tuple(_file(found, "image", "image/jpeg"))
+    if sticker := part(message, "sticker"):
+        return tuple(_file(sticker, "sticker", _sticker_mime(sticker)))
+    for name, (kind, mime) in _FILES.items():
+        if found := part(message, name):
+            said = text(found, "mime_type") or mime
+            is_picture = name == "document" and said.startswith("image/")
+            return tuple(_file(found, "image" if is_picture else kind, said))
+    return ()
+
+
+def _area(size: Mapping[str, Json]) -> int:
+    return number(size, "width") * number(size, "height")
+
+
+def _file(found: Mapping[str, Json], kind: MediaKind, mime: str) -> Iterator[Media]:
+    if ref := text(found, "file_id"):
+        name = text(found, "file_name")
+        yield Media(kind, mime, name, max(0, number(found, "file_size")), ref)
+
+
+def _sticker_mime(sticker: Mapping[str, Json]) -> str:
+    if sticker.get("is_animated") is True:
+        return "application/x-tgsticker"
+    return "video/webm" if sticker.get("is_video") is True else "image/webp"
+
+
+def _described(message: Mapping[str, Json]) -> str:
+    for name, describe in _DESCRIBED.items():
+        if found := part(message, name):
+            return f"[{describe(found)}]"
+    return ""
+
+
+def _sticker(sticker: Mapping[str, Json]) -> str:
+    return f"sticker {text(sticker, 'emoji')}".strip()
+
+
+def _venue(venue: Mapping[str, Json]) -> str:
+    told = [text(venue, "title"), text(venue, "address"), _place(part(venue, "location"))]
+    return f"venue: {', '.join(one for one in told if one)}"
+
+
+def _place(location: Mapping[str, Json]) -> str:
+    at = [location.get("latitude"), location.get("longitude")]
+    if not all(isinstance(one, int | float) for one in at):
+        return ""
+    return ", ".join(f"{one:.6f}" for one in at)
+
+
+def _contact(contact: Mapping[str, Json]) -> str:
+    name = f"{text(contact, 'first_name')} {text(contact, 'last_name')}".strip()
+    told = [name, text(contact, "phone_number")]
+    return f"contact: {', '.join(one for one in told if one)}"
+
+
+def _poll(poll: Mapping[str, Json]) -> str:
+    options = " / ".join(text(option, "text") for option in parts(poll, "options"))
+    return f"poll: {text(poll, 'question')} {options}".strip()
+
+
+def _dice(dice: Mapping[str, Json]) -> str:
+    return f"dice {text(dice, 'emoji')}: {number(dice, 'value')}"
+
+
+_DESCRIBED: Final = {
+    "sticker": _sticker,
+    "venue": _venue,
+    "location": lambda location: f"location: {_place(location)}",
+    "contact": _contact,
+    "poll": _poll,
+    "dice": _dice,
+}

@@ -1,0 +1,186 @@
+"""An Outbound as one call of the Bot API. Pure: what is sent is decided here, before it is."""
+
+import logging
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from homarus.channels.telegram.inbound import GENERAL, message_number
+from homarus.channels.telegram.settings import Settings
+from homarus.core.errors import SendFailed
+from homarus.core.message import Address, Button, Extras, Json, Media, Outbound
+from homarus.core.value import dataclass
+
+log = logging.getLogger(__name__)
+
+MAX_BUTTON_BYTES: Final = 64
+MAX_PHOTO_BYTES: Final = 10 * 1024 * 1024
+_METHODS: Final = {
+    "photo": "sendPhoto",
+    "document": "sendDocument",
+    "voice": "sendVoice",
+    "audio": "sendAudio",
+    "video": "sendVideo",
+    "animation": "sendAnimation",
+    "sticker": "sendSticker",
+}
+_FIELDS: Final = {"image": "photo"}
+# What Telegram says of a file that it takes in another way, and that way.
+INSTEAD: Final = (
+    ("photo_invalid_dimensions", "document"),
+    ("image_process_failed", "document"),
+    ("photo_ext_invalid", "document"),
+    ("photo_save_file_invalid", "document"),
+    ("voice_messages_forbidden", "audio"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: a method, what goes with it, and the file that does, under its field."""
+
+    method: str
+    params: dict[str, Json]
+    said: str = ""  # the parameter that holds our words
+    media: Media | None = None
+    field: str = ""
+
+    def with_words(self, words: str) -> "Call":
+        """The same, with words that hold no markup."""
+        kept = {name: value for name, value in self.params.items() if name != "parse_mode"}
+        return replace(self, params={**kept, self.said: words})
+
+    def as_file(self, name: str) -> "Call":
+        """The same file, sent as another kind of file."""
+        return replace(self, method=_METHODS[name], field=name)
+
+    def moved(self, chat: str) -> "Call":
+        """The same for another chat."""
+        return replace(self, params={**self.params, "chat_id": chat_id(chat)})
+
+
+def call_for(message: Outbound, settings: Settings) -> Call:
+    """What sends this; SendFailed when Telegram has no call for it."""
+    extras = message.extras
+    if len(extras.media) > 1 or (extras.media and extras.replaces):
+        raise SendFailed(
+            "Telegram takes one file with a message, and none in an edit", retryable=False
+        )
+    if extras.replaces:
+        return edit_call(message.address, extras.replaces, message.text, settings, extras)
+    params = {**place(message.address), **_replying(message), **_keyboard(message, settings)}
+    if extras.silent:
+        params["disable_notification"] = True
+    if extras.media:
+        return _file_call(message, extras.media[0], params)
+    params |= {"text": message.text, "parse_mode": "HTML", **_preview(settings)}
+    return Call("sendMessage", params, "text")
+
+
+def edit_call(
+    to: Address, message_id: str, words: str, settings: Settings, extras: Extras | None = None
+) -> Call:
+    """What changes the words of a message of ours."""
+    params = {"chat_id": chat_id(to.chat), "message_id": known_number(message_id, to)}
+    params |= {"text": words, "parse_mode": "HTML", **_preview(settings)}
+    if extras:
+        params |= _keyboard(Outbound(to, words, extras=extras), settings)
+    return Call("editMessageText", params, "text")
+
+
+def draft_call(to: Address, key: str, words: str) -> Call:
+    """What shows words that are still being written."""
+    number = zlib.crc32(key.encode("utf-8", "replace")) & 0x7FFFFFFF or 1
+    params = {**place(to), "draft_id": number, "text": words, "parse_mode": "HTML"}
+    return Call("sendMessageDraft", params, "text")
+
+
+def place(to: Address, *, typing: bool = False) -> dict[str, Json]:
+    """Where to. The general topic is named when typing there and never when writing there."""
+    params: dict[str, Json] = {"chat_id": chat_id(to.chat)}
+    if to.thread and (typing or to.thread != GENERAL):
+        if not to.thread.isascii() or not to.thread.isdigit():
+            raise SendFailed(f"{to.thread!r} is no topic of Telegram's", retryable=False)
+        params["message_thread_id"] = int(to.thread)
+    return params
+
+
+def chat_id(chat: str) -> int | str:
+    """A chat by its number, or a public one by its `@name`."""
+    digits = chat.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) < 19:
+        return int(chat)
+    if chat.startswith("@") and len(chat) > 1:
+        return chat
+    raise SendFailed(
+        f"{chat!r} is no chat of Telegram's", retryable=False, fix="give its number, or its @name"
+    )
+
+
+def is_private(chat: str) -> bool:
+    """People have numbers above zero, groups and channels below."""
+    return chat.isascii() and chat.isdigit()
+
+
+def known_number(message_id: str, to: Address) -> int:
+    """The number of a message that must be one."""
+    found = message_number(message_id, to.chat)
+    if not found:
+        raise SendFailed(f"{message_id!r} is no message of this chat", retryable=False)
+    return found
+
+
+def _replying(message: Outbound) -> dict[str, Json]:
+    number = message_number(message.extras.reply_to, message.address.chat)
+    if not number:
+        return {}
+    return {"reply_parameters": {"message_id": number, "allow_sending_without_reply": True}}
+
+
+def _preview(settings: Settings) -> dict[str, Json]:
+    if settings.link_preview is None:
+        return {}
+    return {"link_preview_options": {"is_disabled": not settings.link_preview}}
+
+
+def _keyboard(message: Outbound, settings: Settings) -> dict[str, Json]:
+    if not message.extras.buttons:
+        return {}
+    if not _shows_buttons(message.address.chat, settings):
+        log.info("buttons are off here (channels.telegram.capabilities.inlineButtons)")
+        return {}
+    rows = [row for buttons in message.extras.buttons if (row := _row(buttons))]
+    return {"reply_markup": {"inline_keyboard": rows}} if rows else {}
+
+
+def _shows_buttons(chat: str, settings: Settings) -> bool:
+    scope = settings.capabilities.inline_buttons
+    return scope in {"all", "allowlist"} or scope == ("dm" if is_private(chat) else "group")
+
+
+def _row(buttons: Sequence[Button]) -> list[Json]:
+    row: list[Json] = []
+    for button in buttons:
+        if button.label and 0 < len(button.data.encode("utf-8", "replace")) <= MAX_BUTTON_BYTES:
+            row.append({"text": button.label, "callback_data": button.data})
+        else:
+            log.warning("a button is left out: its data has no or more than 64 bytes")
+    return row
+
+
+def _file_call(message: Outbound, media: Media, params: dict[str, Json]) -> Call:
+    name = _field_for(media, as_voice=message.extras.as_voice)
+    if message.text:
+        if name == "sticker":
+            raise SendFailed("Telegram shows no words under a sticker", retryable=False)
+        params |= {"caption": message.text, "parse_mode": "HTML"}
+    return Call(_METHODS[name], params, "caption", media, name)
+
+
+def _field_for(media: Media, *, as_voice: bool) -> str:
+    if media.kind in {"audio", "voice"}:
+        return "voice" if as_voice or media.kind == "voice" else "audio"
+    if media.mime == "image/gif" or media.name.lower().endswith(".gif"):
+        return "animation"
+    return _FIELDS.get(media.kind, media.kind)

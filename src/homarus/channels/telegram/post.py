@@ -1,0 +1,89 @@
+"""How a call is made, and what is tried after Telegram refused it.
+
+A refused call was not done, so another way of saying the same cannot say it twice: words without
+markup when Telegram cannot read it, a group's new number, a picture as a plain file.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from homarus.channels.http import File
+from homarus.channels.telegram.api import BotApi, Refused
+from homarus.channels.telegram.outbound import INSTEAD, MAX_PHOTO_BYTES, Call
+from homarus.core.errors import SendFailed
+from homarus.core.message import Json, Media
+
+log = logging.getLogger(__name__)
+
+
+class Post:
+    """Makes the calls of one bot that go to a chat."""
+
+    def __init__(self, api: BotApi, max_bytes: int) -> None:
+        self._api, self._max_bytes = api, max_bytes
+        self._moved: dict[str, str] = {}  # groups that became supergroups
+
+    async def do(self, call: Call) -> Json:
+        """Make a call, in the ways there are; Refused when none is left."""
+        if moved := self._moved.get(str(call.params["chat_id"])):
+            call = call.moved(moved)
+        file = await self._read(call.media) if call.media and call.media.path else None
+        if file and call.field == "photo" and len(file.content) > MAX_PHOTO_BYTES:
+            call = call.as_file("document")
+        while True:
+            try:
+                return await self._ask(call, file)
+            except Refused as exc:
+                other = self._other_way(call, exc)
+                if other is None:
+                    raise
+                call = other
+
+    def note_move(self, chat: str, to: str) -> None:
+        """A group became a supergroup, which has another number."""
+        log.warning("the group %s is %s now: change it in the config", chat, to)
+        self._moved[chat] = to
+
+    async def _ask(self, call: Call, file: File | None) -> Json:
+        if file:
+            return await self._api.upload(call.method, call.params, call.field, file)
+        if call.media:
+            return await self._api.call(call.method, {**call.params, call.field: call.media.ref})
+        return await self._api.call(call.method, call.params)
+
+    def _other_way(self, call: Call, refusal: Refused) -> Call | None:
+        """How the same can still be said; each way is gone once it was taken."""
+        chat = str(call.params["chat_id"])
+        if refusal.moved_to and chat not in self._moved:
+            self.note_move(chat, refusal.moved_to)
+            return call.moved(refusal.moved_to)
+        if "can't parse entities" in refusal.words and "parse_mode" in call.params:
+            from homarus.channels.markup import plain
+
+            # Not with its words: they hold some of the message's.
+            log.warning("Telegram cannot read our markup, the words go without")
+            return call.with_words(plain(call.params[call.said], "telegram"))
+        for words, field in INSTEAD:
+            if words in refusal.words and call.field not in {"", field}:
+                return call.as_file(field)
+        return None
+
+    async def _read(self, media: Media) -> File:
+        path, most = Path(media.path), self._max_bytes
+
+        def read() -> bytes:
+            with path.open("rb") as file:
+                return file.read(most + 1)
+
+        try:
+            content = await asyncio.to_thread(read)
+        except OSError as exc:
+            raise SendFailed(f"{path} cannot be read: {exc.strerror}", retryable=False) from exc
+        if len(content) > most:
+            raise SendFailed(
+                f"{path.name} has more than {most} bytes",
+                retryable=False,
+                fix="send a smaller one, or raise channels.telegram.mediaMaxMb",
+            )
+        return File(media.name or path.name, content, media.mime)

@@ -1,0 +1,196 @@
+"""What `channels.telegram` says of one bot, and where its token is found."""
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from homarus.channels.base import Retry
+from homarus.config.channels import AccountSettings
+from homarus.config.schema import Count, Section
+from homarus.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+API_ROOT: Final = "https://api.telegram.org"
+TOKEN_VARIABLE: Final = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - a name
+WEBHOOK_PATH: Final = "/telegram-webhook"
+MAX_TEXT_UNITS: Final = 4_096
+USUAL_TEXT_UNITS: Final = 4_000
+USUAL_MEDIA_MB: Final = 50.0
+_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
+_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
+
+Buttons = Literal["off", "dm", "group", "all", "allowlist"]
+
+
+class Features(Section):
+    """Where buttons are put under messages; `allowlist` leaves it to who may press them."""
+
+    inline_buttons: Buttons = "allowlist"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        has = any(isinstance(word, str) and word.lower() == "inlinebuttons" for word in value)
+        return {"inlineButtons": "all" if has else "off"}
+
+
+class CommandLists(Section):
+    """Whether Telegram shows our commands when somebody types `/`."""
+
+    native: bool | Literal["auto"] = "auto"
+    native_skills: bool | Literal["auto"] = "auto"
+
+
+class CustomCommand(Section):
+    """A line of our own in that list; what it does is the agent's affair."""
+
+    command: str
+    description: str
+
+
+class DraftChunk(Section):
+    """How much more there must be before a draft is shown anew."""
+
+    min_chars: Count | None = None
+    max_chars: Count | None = None
+    break_preference: Literal["paragraph", "newline", "sentence"] | None = None
+
+
+class Settings(AccountSettings):
+    """One bot."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    bot_token: SecretStr | None = None
+    token_file: str | None = None
+    api_root: str = API_ROOT
+    webhook_url: str | None = None
+    webhook_secret: SecretStr | None = None
+    webhook_path: str | None = None
+    webhook_host: str | None = None
+    capabilities: Features = Features.model_construct()
+    commands: CommandLists = CommandLists.model_construct()
+    custom_commands: tuple[CustomCommand, ...] = Field((), strict=False)
+    draft_chunk: DraftChunk | None = None
+    link_preview: bool | None = None
+    timeout_seconds: Count = 30
+    network: Mapping[str, bool] = {}  # addresses of both families are always tried
+    proxy: str | None = Field(None, repr=False)  # it may hold a password
+    reaction_level: Literal["off", "ack", "minimal", "extensive"] | None = None
+    reaction_notifications: Literal["off", "own", "all"] = "off"
+    config_writes: bool | None = None
+    heartbeat: Mapping[str, bool] = {}
+
+    @field_validator("proxy")
+    @classmethod
+    def _is_usable(cls, proxy: str | None) -> str | None:
+        if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
+            raise ValueError("only http:// and https:// proxies can be used")
+        return proxy
+
+    @property
+    def text_limit(self) -> int:
+        return min(self.text_chunk_limit or USUAL_TEXT_UNITS, MAX_TEXT_UNITS)
+
+    @property
+    def media_max_bytes(self) -> int:
+        return int((self.media_max_mb or USUAL_MEDIA_MB) * 1024 * 1024)
+
+    @property
+    def retries(self) -> Retry:
+        """As it is set, else as Telegram likes it."""
+        said, usual = self.retry, Retry()
+        return Retry(
+            usual.attempts if said.attempts is None else said.attempts,
+            usual.least_s if said.min_delay_ms is None else said.min_delay_ms / 1000,
+            usual.most_s if said.max_delay_ms is None else said.max_delay_ms / 1000,
+            usual.jitter if said.jitter is None else said.jitter,
+        )
+
+    @property
+    def path(self) -> str:
+        """Where Telegram calls us; "" when we ask it."""
+        if not self.webhook_url:
+            return ""
+        path = self.webhook_path or urlsplit(self.webhook_url).path.rstrip("/") or WEBHOOK_PATH
+        return path if path.startswith("/") else f"/{path}"
+
+    @property
+    def public_url(self) -> str:
+        """The address Telegram is told; one without a path gets ours."""
+        url = (self.webhook_url or "").rstrip("/")
+        return url if urlsplit(url).path else f"{url}{self.path}"
+
+
+def find_token(settings: Settings, account: str, env: Mapping[str, str]) -> str:
+    """The bot's token: from its file, else the config, else, for the usual bot, the environment."""
+    token = settings.bot_token.get_secret_value() if settings.bot_token else ""
+    if settings.token_file:
+        token = _read_token(Path(settings.token_file).expanduser())
+    if not token and account == "default":
+        token = env.get(TOKEN_VARIABLE, "")
+    token = token.strip()
+    if not token:
+        raise ConfigError(
+            f"there is no token for the Telegram bot {account!r}",
+            key="channels.telegram.botToken",
+            fix="@BotFather gives one; then `homarus channels add telegram --token TOKEN`",
+        )
+    if not _TOKEN.fullmatch(token):
+        raise ConfigError(
+            "that is not a token of a bot: it looks like 123456:ABC-DEF…",
+            key="channels.telegram.botToken",
+            fix="copy it from @BotFather as it is",
+        )
+    return token
+
+
+def find_secret(settings: Settings) -> str:
+    """By what Telegram proves itself when it calls; "" when it does not call."""
+    if not settings.webhook_url:
+        return ""
+    secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
+    if not _SECRET.fullmatch(secret):
+        raise ConfigError(
+            "a webhook needs a secret of 1 to 256 letters, digits, _ and -",
+            key="channels.telegram.webhookSecret",
+            fix="set one that nobody can guess, `openssl rand -hex 32` makes one",
+        )
+    return secret
+
+
+def listed_commands(settings: Settings, ours: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    """What Telegram shows when somebody types `/`: ours first, each name once, as it allows."""
+    own = ours if settings.commands.native is not False else ()
+    custom = ((each.command, each.description) for each in settings.custom_commands)
+    found: dict[str, str] = {}
+    for name, description in (*own, *custom):
+        command = name.strip().lstrip("/").lower().replace("-", "_")
+        told = " ".join(description.split())[:256]
+        if not (_COMMAND.fullmatch(command) and told):
+            log.warning("Telegram cannot list the command %r", name)
+        elif command not in found:
+            found[command] = told
+    return [{"command": name, "description": told} for name, told in found.items()][:100]
+
+
+def _read_token(file: Path) -> str:
+    try:
+        token = file.read_text(encoding="utf-8")
+        open_to_others = file.stat().st_mode & 0o077
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(
+            f"the token file {file} cannot be read: {exc}", key="channels.telegram.tokenFile"
+        ) from exc
+    if open_to_others:
+        log.warning("others can read the token in %s: `chmod 600` it", file)
+    return token

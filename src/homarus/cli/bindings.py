@@ -1,0 +1,165 @@
+"""`homarus agents bind`, `unbind`, `bindings`: which messages an agent answers."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from homarus.agent.bindings import Match, bind, in_words, read_match, unbind
+from homarus.cli.reach import Reach, as_json_option, find_own, warn
+from homarus.cli.settings import Changed, work
+from homarus.config.channels import channel_names
+from homarus.config.load import Loaded, load
+from homarus.config.paths import Paths, shorten
+from homarus.config.resolve import agents, default_agent
+from homarus.config.schema import Config
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.keys import normalize_agent_id
+from homarus.core.message import Json
+from homarus.core.text import nearest
+from homarus.sessions.routing import describe
+
+T = TypeVar("T")
+
+
+def open_own() -> tuple[Paths, Loaded]:
+    """The places of this environment, and the configuration that a gateway here goes by."""
+    paths = find_own(Paths.find(os.environ))
+    return paths, load(paths, os.environ)
+
+
+def known_agent(config: Config, agent_id: str) -> str:
+    """An agent's id; UnknownName says the nearest."""
+    known, agent = agents(config), normalize_agent_id(agent_id)
+    if agent not in known:
+        raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
+    return agent
+
+
+def check_channel(config: Config, channel: str) -> None:
+    """Refuse the name of a channel that neither we nor the original nor the config has."""
+    from homarus.channels.roster import known_channels
+    from homarus.config.keys import known_keys
+
+    original = known_keys().children["channels"].children.keys() - {"defaults"}
+    known = sorted({*known_channels(), *channel_names(config), *original})
+    if channel not in known:
+        raise UnknownName(
+            "channel", channel, nearest(channel, known), fix=f"one of {', '.join(known)}"
+        )
+
+
+def _which(command: Callable[..., T]) -> Callable[..., T]:
+    """Add the options that say what a binding is for."""
+    made = command
+    for flag, name, metavar, told, many in (
+        ("--role", "roles", "ID", "Only from people who have it.", True),
+        ("--team", "team", "ID", "Only in this team.", False),
+        ("--guild", "guild", "ID", "Only in this guild.", False),
+        ("--peer", "peer", "KIND:ID", "One chat: direct, group or channel, and its id.", False),
+        ("--bind", "named", "CHANNEL[:ACCOUNT]", "The channel; * is any account.", True),
+        ("--agent", "agent", "ID", "Whose; without it, the usual agent's.", False),
+    ):
+        made = click.option(
+            flag, name, metavar=metavar, help=told, multiple=many, default=None if many else ""
+        )(made)
+    return made
+
+
+@click.command("bind")
+@_which
+@as_json_option
+def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: Any) -> None:
+    """Have an agent answer a channel, an account of it, or one chat."""
+    _, loaded = open_own()
+    config = loaded.config
+    owner = known_agent(config, agent) if agent else default_agent(config)
+    matches = _matches(config, named, which)
+    found = work(Reach(), lambda settings: settings.change(lambda t: bind(t, owner, matches)))
+    _tell(owner, "answers", in_words(matches), found, as_json=as_json)
+    for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
+        warn(f"channels.{channel} is not configured yet: nothing comes from there.")
+
+
+@click.command("unbind")
+@_which
+@click.option("--all", "everything", is_flag=True, help="All that is bound to the agent.")
+@as_json_option
+def unbind_command(
+    agent: str, named: Sequence[str], *, everything: bool, as_json: bool, **which: Any
+) -> None:
+    """Take away what an agent answers."""
+    _, loaded = open_own()
+    config = loaded.config
+    owner = known_agent(config, agent) if agent else default_agent(config)
+    if everything and (named or any(which.values())):
+        raise UserError("--all and a binding are two things", fix="name one of them")
+    matches = None if everything else _matches(config, named, which, known=False)
+    gone: tuple[str, ...] = ()
+
+    def edit(tree: dict[str, Json]) -> Json:
+        nonlocal gone
+        changed, gone = unbind(tree, owner, matches)
+        return changed
+
+    found = work(Reach(), lambda settings: settings.change(edit))
+    _tell(owner, "no longer answers", gone, found, as_json=as_json)
+
+
+def _matches(
+    config: Config, named: Sequence[str], which: dict[str, Any], *, known: bool = True
+) -> list[Match]:
+    if not named:
+        raise UserError("no channel is named", fix="add --bind CHANNEL or --bind CHANNEL:ACCOUNT")
+    matches = [read_match(text, **which) for text in named]
+    for match in matches if known else ():
+        check_channel(config, match["channel"])
+    return matches
+
+
+def _tell(agent: str, verb: str, words: Sequence[str], found: Changed, *, as_json: bool) -> None:
+    if as_json:
+        told = {"ok": True, "agentId": agent, "bindings": list(words)}
+        told |= {"gateway": found.effect} if found.effect else {}
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    if not words:
+        click.echo(f"Nothing is bound to {agent}.")
+        return
+    file = shorten(Path(found.file), Paths.find(os.environ).home)
+    effect = f"; {found.effect}" if found.effect else ""
+    click.echo(f"{agent} {verb} {'; '.join(words)} ({file}{effect}).")
+
+
+@click.command("bindings")
+@click.option("--agent", metavar="ID", help="Only this agent's.")
+@as_json_option
+def bindings_command(agent: str | None, *, as_json: bool) -> None:
+    """List which messages go to which agent, as the configuration has them."""
+    _, loaded = open_own()
+    config = loaded.config
+    wanted = known_agent(config, agent) if agent else None
+    rows = [
+        (normalize_agent_id(one.agent_id), one.match)
+        for one in config.bindings
+        if wanted in {None, normalize_agent_id(one.agent_id)}
+    ]
+    if as_json:
+        told = [
+            {
+                "agentId": owner,
+                "match": match.model_dump(mode="json", by_alias=True, exclude_unset=True),
+                "description": describe(match),
+            }
+            for owner, match in rows
+        ]
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    if not rows:
+        click.echo(f"Nothing is bound: {default_agent(config)} answers everywhere.")
+    for owner, match in rows:
+        missing = "" if owner in agents(config) else "  (no such agent: the default one answers)"
+        click.echo(f"{owner:<12} {describe(match)}{missing}")

@@ -1,0 +1,273 @@
+"""`homarus channels`: the chat services you are reached by: which there are, and how they are."""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from homarus.cli.dead_letters import dead_letters
+from homarus.cli.enrol import account_option, add, logout, remove
+from homarus.cli.reach import (
+    Reach,
+    as_json_option,
+    find_own,
+    is_running,
+    open_gateway,
+    reach_options,
+)
+from homarus.cli.settings import work
+from homarus.config.load import complete_env, read_raw
+from homarus.config.paths import Paths
+from homarus.core.errors import HomarusError, UserError
+from homarus.core.message import Json
+from homarus.core.text import one_line, reveal
+
+if TYPE_CHECKING:
+    from homarus.channels.base import Channel
+    from homarus.config.schema import Config
+
+_MAX_LOG_LINES: Final = 5_000
+
+
+@click.group("channels", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """See to the chat services you are reached by; alone, say how they are."""
+    if not ctx.invoked_subcommand:
+        ctx.invoke(status)
+
+
+for each in (add, remove, logout, dead_letters):
+    command.add_command(each)
+
+
+@command.command("list")
+@as_json_option
+def list_(*, as_json: bool) -> None:
+    """List the accounts of the configuration, and the channels one could add."""
+    from homarus.channels.roster import known_channels
+
+    rows = _configured(_config())
+    free = [name for name in known_channels() if name not in {row["channel"] for row in rows}]
+    if as_json:
+        click.echo(json.dumps({"accounts": rows, "available": free}, ensure_ascii=False))
+        return
+    for row in rows:
+        named = f"  {reveal(row['name'])}" if row["name"] else ""
+        state = str(row["problem"] or ("on" if row["enabled"] else "off"))
+        click.echo(f"{_name(row['channel'], row['account'])} {reveal(state)}{named}")
+    if not rows:
+        click.echo("No channel is configured.")
+    if free:
+        click.echo(f"Can be added: {', '.join(free)} (homarus channels add NAME)")
+
+
+def _name(channel: str, account: str) -> str:
+    return f"{channel}:{account}".ljust(24)
+
+
+def _configured(config: "Config") -> list[dict[str, Json]]:
+    """What the config says of every account, without asking anybody."""
+    from homarus.channels.enrolment import has_open_references
+    from homarus.channels.roster import label
+    from homarus.config.channels import account_names, channel_names, merged
+
+    rows: list[dict[str, Json]] = []
+    for channel in channel_names(config):
+        for account in account_names(config, channel):
+            said = merged(config.channels, channel, account)
+            enabled, name = said.get("enabled") is not False, str(said.get("name") or "")
+            row: dict[str, Json] = {"channel": channel, "account": account, "name": name}
+            row |= {"label": label(channel), "enabled": enabled, "problem": ""}
+            # The gateway may know a variable that is not set here: it is no mistake.
+            if enabled and not has_open_references(said):
+                row["problem"] = _problem(config, channel, account)
+            rows.append(row)
+    return rows
+
+
+def _problem(config: "Config", channel: str, account: str) -> str:
+    """Why an account could not be begun, as far as that is known without asking anybody."""
+    try:
+        _make(config, channel, account)
+    except HomarusError as exc:
+        return str(exc)
+    return ""
+
+
+@command.command()
+@click.option("--probe", is_flag=True, help="Ask every service whether it lets us in.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=click.IntRange(1, 60_000),
+    default=10_000,
+    help="Milliseconds a service may take.",
+)
+@as_json_option
+@reach_options
+def status(
+    timeout_ms: int,
+    reach: Reach,
+    *,
+    probe: bool,
+    as_json: bool,
+) -> None:
+    """Say how every account is, as a running gateway sees it."""
+    if is_running(reach):
+        found = asyncio.run(_ask(reach, probe=probe, timeout_ms=timeout_ms))
+        if as_json:
+            click.echo(json.dumps({"gateway": True, **found}, ensure_ascii=False))
+        else:
+            _print_status(found)
+        return
+    rows = _configured(_config())
+    if as_json:
+        click.echo(json.dumps({"gateway": False, "accounts": rows}, ensure_ascii=False))
+        return
+    click.echo("The gateway is not running: nothing is received or sent.")
+    for row in rows:
+        state = str(row["problem"] or ("configured" if row["enabled"] else "off"))
+        click.echo(f"{_name(row['channel'], row['account'])} {reveal(state)}")
+    told = "homarus gateway run" if rows else "homarus channels add NAME, then homarus gateway run"
+    click.echo(f"Next: {told}")
+
+
+async def _ask(reach: Reach, *, probe: bool, timeout_ms: int) -> dict[str, Json]:
+    async with open_gateway(reach) as link:
+        found = await link.call(
+            "channels.status",
+            {"probe": probe, "timeoutMs": timeout_ms},
+            timeout_s=timeout_ms / 1000 + 20,
+        )
+    return found if isinstance(found, dict) else {}
+
+
+def _print_status(found: Mapping[str, Json]) -> None:
+    if not found.get("channelOrder"):
+        click.echo("No channel is configured: homarus channels add NAME")
+    for channel in found.get("channelOrder", ()):
+        for row in found["channelAccounts"][channel]:
+            click.echo(f"{_name(channel, row['accountId'])} {reveal(_state(row))}")
+
+
+def _state(row: Mapping[str, Json]) -> str:
+    """How an account is, in one line."""
+    if not row["enabled"]:
+        return "off"
+    parts = ["connected" if row["connected"] else "not connected" if row["running"] else "stopped"]
+    if probe := row.get("probe"):
+        parts.append(f"{probe['identity']}" if probe["ok"] else f"probe failed: {probe['error']}")
+    if row.get("waiting"):
+        parts.append(f"{row['waiting']} to send")
+    if row.get("reconnectAttempts"):
+        parts.append(f"restarted {row['reconnectAttempts']} times")
+    if row.get("lastError"):
+        parts.append(one_line(str(row["lastError"]), 300))
+    return ", ".join(parts)
+
+
+@command.command()
+@click.argument("channel", required=False)
+@account_option
+@as_json_option
+def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> None:
+    """Say what a configured account can carry and do: its limits, its markup, its abilities."""
+    from homarus.channels.roster import load_channel
+
+    config = _config()
+    rows = [
+        _able(config, row["channel"], row["account"])
+        for row in _configured(config)
+        if channel in {None, row["channel"]} and account in {None, row["account"]}
+    ]
+    if channel and not rows:
+        load_channel(channel)
+        raise UserError(f"{channel} is not configured", fix=f"homarus channels add {channel}")
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    for row in rows:
+        click.echo(f"{row['channel']}:{row['account']}")
+        if row["problem"]:
+            click.echo(f"  {reveal(row['problem'])}")
+            continue
+        click.echo(f"  text   {row['textLimit']} {row['unit']} units, shown as {row['dialect']}")
+        files = f"up to {row['mediaMaxBytes'] >> 20} MB" if row["mediaMaxBytes"] else "none"
+        click.echo(f"  files  {files}")
+        click.echo(f"  can    {', '.join(row['abilities']).lower() or 'carry messages'}")
+    if not rows:
+        click.echo("No channel is configured: homarus channels add NAME")
+
+
+def _able(config: "Config", channel: str, account: str) -> dict[str, Json]:
+    from homarus.channels.switchboard import abilities_of
+
+    row: dict[str, Json] = {"channel": channel, "account": account, "problem": ""}
+    try:
+        made = _make(config, channel, account)
+    except HomarusError as exc:
+        return {**row, "problem": str(exc)}
+    able = made.capabilities
+    return {
+        **row,
+        "textLimit": able.text_limit,
+        "unit": able.unit,
+        "dialect": able.dialect,
+        "byLine": able.by_line,
+        "idempotent": able.idempotent,
+        "captionLimit": able.caption_limit,
+        "mediaMaxBytes": able.media_max_bytes,
+        "abilities": list(abilities_of(made)),
+    }
+
+
+def _make(config: "Config", channel: str, account: str) -> "Channel":
+    """An account, connected to nothing."""
+    from homarus.channels.base import Place
+    from homarus.channels.roster import load_channel
+    from homarus.config.channels import account_settings
+    from homarus.core.clock import SystemClock
+
+    paths = find_own(Paths.find(os.environ))
+    env, _ = complete_env(paths, os.environ, read_raw(paths))
+    kind = load_channel(channel)
+    settings = account_settings(config, channel, account, kind.Settings)
+    place = Place(channel, account, SystemClock(), env=env, state=paths.state)
+    return kind.create(place, settings)
+
+
+@command.command()
+@click.option("--channel", metavar="NAME", default="all", help="Of one channel.")
+@click.option("--lines", type=click.IntRange(1, _MAX_LOG_LINES), default=200, help="How many.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
+@reach_options
+def logs(channel: str, lines: int, reach: Reach, *, as_json: bool) -> None:
+    """Show what the log says about channels."""
+    from homarus.cli.logs import read_on, show_line
+
+    found: list[str] = []
+    asyncio.run(read_on(reach, _MAX_LOG_LINES, None, found.append))
+    about = [line for line in found if _is_about(line, channel)]
+    for line in about[-lines:]:
+        click.echo(line) if as_json else show_line(line)
+
+
+def _is_about(line: str, channel: str) -> bool:
+    """Whether a line of the log is one of the channels', and of this one."""
+    try:
+        row = json.loads(line)
+        logger, message = str(row["logger"]), str(row["message"])
+    except (ValueError, LookupError, TypeError):
+        return False
+    named = f"homarus.channels.{channel.replace('-', '_')}"
+    if channel != "all":
+        return logger.startswith(named) or f"{channel}:" in message
+    return logger.startswith("homarus.channels") or message.startswith("channel ")
+
+
+def _config() -> "Config":
+    return work(Reach(), lambda settings: settings.config())

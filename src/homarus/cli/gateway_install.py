@@ -1,0 +1,293 @@
+"""The gateway as something the machine keeps running: put there, taken away, started, stopped.
+
+On Linux that is a user unit of systemd, on macOS an agent of launchd. Both are asked by their own
+commands (`systemctl --user`, `launchctl`); what they are told to run is in gateway/install.py.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from homarus.config.load import load
+from homarus.config.paths import Paths, shorten
+from homarus.core.errors import UserError
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.gateway.install import (
+    STOP_S,
+    Program,
+    label,
+    make_program,
+    plist_text,
+    unit_name,
+    unit_text,
+)
+from homarus.gateway.link import find_running
+
+_YOURSELF: Final = "run `homarus gateway run` yourself, or from whatever starts programs here"
+_WAIT_S: Final = STOP_S + 30
+_SECRETS: Final = ("_API_KEY", "_TOKEN", "_PASSWORD", "_SECRET")
+
+
+@dataclass(frozen=True, slots=True)
+class Systemd:
+    """A unit of systemd's manager for one user."""
+
+    name: str
+    file: Path
+
+    @classmethod
+    def find(cls, paths: Paths, env: Mapping[str, str]) -> "Systemd":
+        named = env.get("XDG_CONFIG_HOME", "")
+        config = Path(named) if named.startswith("/") else paths.home / ".config"
+        name = unit_name(paths.profile)
+        return cls(name, config / "systemd" / "user" / name)
+
+    def text(self, program: Program) -> str:
+        """What its file says."""
+        return unit_text(program)
+
+    def check(self) -> None:
+        """UserError when it cannot be asked here, with what to do instead."""
+        if not shutil.which("systemctl"):
+            raise UserError("this machine has no systemd (no systemctl)", fix=_YOURSELF)
+        if _run(["systemctl", "--user", "show-environment"]).returncode:
+            raise UserError(
+                "systemd does not run for this user here",
+                fix="log in as this user (not by su or sudo), after `loginctl enable-linger` if "
+                f"need be; or {_YOURSELF}",
+            )
+
+    def take_up(self) -> None:
+        """Go by the file as it is now: start, now and at every login."""
+        _ask(["systemctl", "--user", "daemon-reload"])
+        _ask(["systemctl", "--user", "enable", self.name])
+        _ask(["systemctl", "--user", "restart", self.name])
+
+    def remove(self) -> None:
+        """Stop, and forget about it."""
+        _ask(["systemctl", "--user", "disable", "--now", self.name])
+        self.file.unlink(missing_ok=True)
+        _ask(["systemctl", "--user", "daemon-reload"])
+
+    def start(self) -> None:
+        # One that failed too often is not started again before this.
+        _run(["systemctl", "--user", "reset-failed", self.name])
+        _ask(["systemctl", "--user", "start", self.name])
+
+    def stop(self) -> None:
+        """Stop until it is started again, or somebody logs in anew."""
+        _ask(["systemctl", "--user", "stop", self.name])
+
+    def state(self) -> str:
+        """A word: active, inactive, failed …; "" when it cannot be asked."""
+        if not shutil.which("systemctl"):
+            return ""
+        return _word(_run(["systemctl", "--user", "is-active", self.name]))
+
+    def notes(self) -> tuple[str, ...]:
+        """What to know after an install."""
+        if not shutil.which("loginctl"):
+            return ()
+        found = _run(["loginctl", "show-user", str(os.getuid()), "-p", "Linger", "--value"])
+        stays = found.returncode or _word(found) == "yes"
+        return () if stays else ("It ends when you log out; `loginctl enable-linger` keeps it.",)
+
+
+@dataclass(frozen=True, slots=True)
+class Launchd:
+    """An agent in launchd's domain of one user; its methods mean what those of `Systemd` do."""
+
+    name: str
+    file: Path
+
+    @classmethod
+    def find(cls, paths: Paths) -> "Launchd":
+        name = label(paths.profile)
+        return cls(name, paths.home / "Library" / "LaunchAgents" / f"{name}.plist")
+
+    @property
+    def _domain(self) -> str:
+        return f"gui/{os.getuid()}"
+
+    @property
+    def _target(self) -> str:
+        return f"{self._domain}/{self.name}"
+
+    def text(self, program: Program) -> str:
+        return plist_text(program)
+
+    def check(self) -> None:
+        if not shutil.which("launchctl"):
+            raise UserError("this machine has no launchd (no launchctl)", fix=_YOURSELF)
+        if _run(["launchctl", "print", self._domain]).returncode:
+            raise UserError(
+                "launchd does not run for this user here",
+                fix=f"log in at the machine itself as this user; or {_YOURSELF}",
+            )
+
+    def take_up(self) -> None:
+        self.stop()
+        _ask(["launchctl", "enable", self._target])
+        _ask(["launchctl", "bootstrap", self._domain, str(self.file)])
+
+    def remove(self) -> None:
+        self.stop()
+        self.file.unlink(missing_ok=True)
+
+    def start(self) -> None:
+        if self._is_loaded():
+            _ask(["launchctl", "kickstart", self._target])
+        else:
+            _ask(["launchctl", "bootstrap", self._domain, str(self.file)])
+
+    def stop(self) -> None:
+        # It is started again whenever it ends: only what is not loaded stays down. This command
+        # may fail while the gateway takes its time, so it is asked what became of it.
+        deadline = time.monotonic() + _WAIT_S
+        while self._is_loaded():
+            if time.monotonic() > deadline:
+                raise UserError(f"{self.name} has not stopped in {_WAIT_S} s", fix="try again")
+            if _run(["launchctl", "bootout", self._target]).returncode:
+                time.sleep(0.5)
+
+    def state(self) -> str:
+        if not shutil.which("launchctl"):
+            return ""
+        return "active" if self._is_loaded() else "inactive"
+
+    def _is_loaded(self) -> bool:
+        return not _run(["launchctl", "print", self._target]).returncode
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+
+Keeper: TypeAlias = Systemd | Launchd
+
+
+def find_keeper(paths: Paths, env: Mapping[str, str]) -> Keeper:
+    """What keeps programs running on this machine."""
+    match platform.system():
+        case "Linux":
+            return Systemd.find(paths, env)
+        case "Darwin":
+            return Launchd.find(paths)
+        case other:
+            raise UserError(f"{other} has neither systemd nor launchd", fix=_YOURSELF)
+
+
+def find_installed(paths: Paths, env: Mapping[str, str]) -> Keeper | None:
+    """What keeps the gateway of these places running; None when nothing was told to."""
+    try:
+        keeper = find_keeper(paths, env)
+    except UserError:
+        return None
+    return keeper if keeper.file.exists() else None
+
+
+def install(port: int | None, *, force: bool) -> tuple[Keeper, list[str]]:
+    """Have the gateway kept running from now on; also what the user should know."""
+    env, paths = os.environ, Paths.find(os.environ)
+    keeper = find_keeper(paths, env)
+    program = make_program(sys.executable, paths, env, port)
+    text = keeper.text(program)
+    before = keeper.file.read_text(encoding="utf-8") if keeper.file.exists() else None
+    if before not in {None, text} and not force:
+        raise UserError(
+            f"{shorten(keeper.file, paths.home)} is there already, and says something else",
+            fix="--force replaces it; --profile NAME makes another beside it",
+        )
+    keeper.check()
+    running = find_running(paths)
+    if running and keeper.state() != "active":
+        raise UserError(
+            f"process {running.pid} serves {shorten(paths.state, paths.home)} already",
+            fix="homarus gateway stop ends it; then install",
+        )
+    notes = _missing(paths, program)
+    keeper.file.parent.mkdir(parents=True, exist_ok=True)
+    (paths.state / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(keeper.file, text)
+    keeper.take_up()
+    return keeper, [*notes, *keeper.notes()]
+
+
+def uninstall() -> Keeper | None:
+    """Stop the gateway and have nobody keep it running; None when nobody did."""
+    keeper = find_installed(Paths.find(os.environ), os.environ)
+    if keeper is None:
+        return None
+    keeper.check()
+    keeper.remove()
+    return keeper
+
+
+def needed() -> Keeper:
+    """What keeps this gateway running; UserError when nothing was told to."""
+    keeper = find_installed(Paths.find(os.environ), os.environ)
+    if keeper is None:
+        raise UserError(
+            "the gateway is not installed here",
+            fix="homarus gateway install keeps one running; homarus gateway run runs one",
+        )
+    keeper.check()
+    return keeper
+
+
+def _missing(paths: Paths, program: Program) -> list[str]:
+    """Whether the gateway could start there, and what only this shell knows."""
+    loaded = load(paths, dict(program.environment) | {"HOME": str(paths.home)})
+    only = sorted(
+        name
+        for name, value in os.environ.items()
+        if value and name.endswith(_SECRETS) and name not in loaded.env
+    )
+    if not only:
+        return []
+    file = shorten(paths.state / ".env", paths.home)
+    return [f"Only this shell has {', '.join(only)}: put what the gateway needs into {file}."]
+
+
+def _write(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o644)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _ask(argv: Sequence[str]) -> None:
+    done = _run(argv)
+    if done.returncode:
+        said = one_line(done.stderr.strip() or done.stdout.strip() or "it did not say why", 300)
+        raise UserError(f"`{' '.join(argv)}` failed: {said}", fix=_YOURSELF)
+
+
+def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(  # noqa: S603 - fixed words and our own names, no shell
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            text=True,
+            errors="replace",
+            timeout=_WAIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"`{' '.join(argv)}` has not ended in {_WAIT_S} s", fix="try again"
+        ) from None
+
+
+def _word(done: "subprocess.CompletedProcess[str]") -> str:
+    return one_line(done.stdout.strip(), 40)

@@ -1,0 +1,127 @@
+"""`homarus pairing`: strangers who wrote to a chat channel, and letting them in."""
+
+import asyncio
+import json
+import os
+import secrets
+
+import click
+
+from homarus.channels.pairing import TTL_MS, Pairings, Request
+from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, warn
+from homarus.cli.sessions import age
+from homarus.config.paths import Paths
+from homarus.core.clock import SystemClock
+from homarus.core.errors import HomarusError
+from homarus.core.keys import normalize_account_id
+from homarus.core.message import Json
+from homarus.core.text import one_line
+
+_NOTE = "You can talk to me now: I was told to let you in."
+account_option = click.option("--account", metavar="ID", help="Only of this account.")
+
+
+@click.group("pairing")
+def command() -> None:
+    """Let people in who wrote to a chat channel for the first time."""
+
+
+@command.command("list")
+@click.argument("channel", required=False)
+@account_option
+@as_json_option
+def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
+    """List who waits for approval, on one CHANNEL or on all."""
+    pairings, now_ms = _pairings(), SystemClock().now_ms()
+    channels = [channel.lower()] if channel else pairings.channels()
+    rows = [one for each in channels for one in pairings.pending(each, _account(account))]
+    if as_json:
+        click.echo(json.dumps({"requests": [_row(one) for one in rows]}, ensure_ascii=False))
+        return
+    if not rows:
+        click.echo("Nobody waits.")
+    for one in rows:
+        named = f"{one_line(one.id)} ({one_line(one.name)})" if one.name else one_line(one.id)
+        left = max(0, one.created_ms + TTL_MS - now_ms) // 60_000
+        of = "" if one.account == "default" else f" to {one.account}"
+        click.echo(f"{one.code}  {one.channel}{of}  {named}")
+        click.echo(f"          {age(now_ms - one.created_ms)} old, good for {left} min more")
+
+
+@command.command()
+@click.argument("channel")
+@click.argument("code")
+@account_option
+@click.option("--notify", is_flag=True, help="Tell them, through the running gateway.")
+@as_json_option
+def approve(channel: str, code: str, account: str | None, *, notify: bool, as_json: bool) -> None:
+    """Let somebody in by the CODE they were given."""
+    found = _pairings().approve(channel.lower(), code, _account(account))
+    told = notify and _tell(found)
+    if as_json:
+        click.echo(json.dumps({"ok": True, "request": _row(found), "notified": told}))
+        return
+    click.echo(f"{one_line(found.id)} is heard on {found.channel} from now on.")
+    click.echo(
+        "Commands for the owner alone (/config, /restart …) stay closed to them; "
+        "commands.ownerAllowFrom opens those."
+    )
+
+
+@command.command()
+@click.argument("channel")
+@click.argument("code")
+@account_option
+@as_json_option
+def reject(channel: str, code: str, account: str | None, *, as_json: bool) -> None:
+    """Send somebody away by the CODE they were given; they may ask again."""
+    found = _pairings().reject(channel.lower(), code, _account(account))
+    if as_json:
+        click.echo(json.dumps({"ok": True, "request": _row(found)}, ensure_ascii=False))
+    else:
+        click.echo(f"{one_line(found.id)} was not let in.")
+
+
+def _pairings() -> Pairings:
+    return Pairings(Paths.find(os.environ).state, SystemClock())
+
+
+def _account(named: str | None) -> str | None:
+    return normalize_account_id(named) if named else None
+
+
+def _row(request: Request) -> dict[str, Json]:
+    return {
+        "channel": request.channel,
+        "accountId": request.account,
+        "id": request.id,
+        "code": request.code,
+        "createdAtMs": request.created_ms,
+        "lastSeenAtMs": request.seen_ms,
+        "meta": dict(request.meta),
+    }
+
+
+def _tell(request: Request) -> bool:
+    """Have the gateway tell them; they are let in whether or not it can."""
+    if not is_running(Reach()):
+        warn("They were not told: no gateway runs that could.")
+        return False
+    try:
+        asyncio.run(_send(request))
+    except HomarusError as exc:
+        warn(f"They were not told: {exc}")
+        return False
+    return True
+
+
+async def _send(request: Request) -> None:
+    params = {
+        "channel": request.channel,
+        "accountId": request.account,
+        "to": request.chat,
+        "message": _NOTE,
+        "idempotencyKey": f"paired-{secrets.token_hex(8)}",
+    }
+    async with open_gateway(Reach()) as link:
+        await link.call("send", params)

@@ -1,0 +1,100 @@
+"""`homarus route`: which agent answers a chat, in which conversation, and why."""
+
+import json
+from dataclasses import replace
+
+import click
+
+from homarus.agent.bindings import read_peer
+from homarus.cli.bindings import check_channel, open_own
+from homarus.cli.reach import as_json_option
+from homarus.core.errors import UserError
+from homarus.core.text import one_line
+from homarus.sessions.routing import Asked, explain, find_routes
+
+_FORM = "write CHANNEL:KIND:ID, for example telegram:group:-100"
+
+
+@click.group("route")
+def command() -> None:
+    """Say which agent answers a chat, and why."""
+
+
+@command.command("explain")
+@click.option("--from", "whole", metavar="CHANNEL:KIND:ID", help="The chat, in one word.")
+@click.option("--channel", metavar="NAME", help="The channel.")
+@click.option("--account", metavar="ID", default="", help="Which account of it.")
+@click.option("--peer", metavar="KIND:ID", help="The chat: direct, group or channel, and its id.")
+@click.option("--thread", metavar="ID", default="", help="A thread or topic of the chat.")
+@click.option("--guild", metavar="ID", default="", help="The guild it is in.")
+@click.option("--team", metavar="ID", default="", help="The team it is in.")
+@click.option("--role", "roles", metavar="ID", multiple=True, help="A role of the sender.")
+@as_json_option
+def explain_command(
+    whole: str | None,
+    channel: str | None,
+    account: str,
+    peer: str | None,
+    thread: str,
+    guild: str,
+    team: str,
+    roles: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Say who would answer a message, and what became of every binding."""
+    _, loaded = open_own()
+    if whole and (channel or peer):
+        raise UserError("--from already names the channel and the chat", fix=_FORM)
+    asked = _read(whole) if whole else _told(channel, peer)
+    check_channel(loaded.config, asked.channel)
+    asked = replace(
+        asked,
+        account=account,
+        thread=thread.strip() or asked.thread,
+        guild=guild.strip(),
+        team=team.strip(),
+        roles=roles,
+    )
+    lines, routes = explain(loaded.config, asked), find_routes(loaded.config, asked)
+    if not as_json:
+        click.echo("\n".join(lines))
+        return
+    shown = [
+        {
+            "agentId": route.agent,
+            "channel": route.channel,
+            "accountId": route.account,
+            "sessionKey": route.key,
+            "mainSessionKey": route.main_key,
+            "matchedBy": route.matched_by,
+        }
+        for route in routes
+    ]
+    click.echo(json.dumps({"routes": shown, "explanation": lines}, ensure_ascii=False))
+
+
+def _told(channel: str | None, peer: str | None) -> Asked:
+    if not channel:
+        raise UserError("no channel is named", fix=f"add --channel NAME, or --from: {_FORM}")
+    name = channel.strip().lower()
+    return _chat(name, peer) if peer else Asked(name)
+
+
+def _read(text: str) -> Asked:
+    """`telegram:group:-100`, with `:topic:7` or `:thread:7` behind it for a thread."""
+    channel, _, rest = text.strip().partition(":")
+    if not channel or not rest:
+        raise UserError(f"{one_line(text)!r} names no chat", fix=_FORM)
+    for mark in (":topic:", ":thread:"):
+        chat, found, thread = rest.rpartition(mark)
+        if found:
+            return _chat(channel.lower(), chat, thread)
+    return _chat(channel.lower(), rest)
+
+
+def _chat(channel: str, text: str, thread: str = "") -> Asked:
+    kind, id_ = read_peer(text)
+    if not id_:
+        raise UserError(f"{one_line(text)!r} has no id", fix="write KIND:ID")
+    return Asked(channel, peer_kind=kind, peer=id_, thread=thread)

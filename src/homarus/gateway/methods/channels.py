@@ -1,0 +1,145 @@
+"""Chat channels: how they are, messages sent to them, and logins forgotten."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from homarus.config.resolve import default_agent
+from homarus.core.errors import InvalidRequest, ToolError, Unavailable, UserError
+from homarus.core.keys import agent_of, normalize_account_id
+from homarus.core.message import Address, Extras, Json, Media
+from homarus.gateway.host import Host
+from homarus.gateway.lines import by_channel, describe, probe_all, usual_account
+from homarus.gateway.method import Call, Params, method
+from homarus.gateway.params import Id, Ms, Name
+from homarus.gateway.transcripts import inject
+
+PROBE_S, MOST_S = 10.0, 60.0  # how long a probe takes, and how long it may be made to
+_Word: TypeAlias = Annotated[str, Field(max_length=512)]  # may be empty, which says nothing
+
+
+class StatusParams(Params):
+    """Whether to ask the services too, and for how long."""
+
+    probe: bool = False
+    timeout_ms: Ms | None = None
+
+
+@method("channels.status", scope="read", params=StatusParams)
+async def status(call: Call, params: StatusParams) -> Json:
+    """Every channel of the config and how its accounts are; with `probe` the services are asked."""
+    host = call.host
+    timeout_s = min(params.timeout_ms / 1000, MOST_S) if params.timeout_ms else PROBE_S
+    probes = await probe_all(host, timeout_s) if params.probe else {}
+    at_ms = host.clock.now_ms()
+    return {"ts": at_ms, **describe(host, probes, at_ms)}
+
+
+class LogoutParams(Params):
+    """One account; without a name, the usual one."""
+
+    channel: Name
+    account_id: _Word | None = None
+
+
+@method("channels.logout", scope="admin", params=LogoutParams)
+async def logout(call: Call, params: LogoutParams) -> Json:
+    """Stop an account and forget the login it keeps; it signs in anew when it is next begun."""
+    host = call.host
+    channel, account = _meant(host, params.channel, params.account_id)
+    file = host.paths.state / "credentials" / channel / f"{account}.json"
+    if not await asyncio.to_thread(file.is_file):
+        raise InvalidRequest(
+            f"{channel}:{account} keeps no login: what lets it in is in the config",
+            fix=f"homarus channels remove {channel} --account {account}",
+        )
+    await host.switchboard.stop(channel, account)
+    with suppress(FileNotFoundError):
+        await asyncio.to_thread(file.unlink)
+    return {"channel": channel, "accountId": account, "cleared": True}
+
+
+class SendParams(Params):
+    """Words, and the chat they are for; `idempotency_key` makes sure of one message."""
+
+    to: Name
+    message: Annotated[str, Field(max_length=100_000)] | None = None
+    media_url: _Word | None = None
+    media_urls: Annotated[list[_Word], Field(max_length=64)] | None = None
+    gif_playback: bool | None = None
+    channel: _Word | None = None
+    account_id: _Word | None = None
+    session_key: _Word | None = None
+    idempotency_key: Id
+
+
+@method("send", scope="write", params=SendParams)
+async def send(call: Call, params: SendParams) -> Json:
+    """Send a message to a chat, and wait a little for the service to take it.
+
+    The same key is sent once. What the service does not take at once is tried again later:
+    `status` is then `queued`. Files are named by their paths in the workspace. With `sessionKey`
+    the words are added to that session, as said by its agent.
+    """
+    host, text = call.host, (params.message or "").strip()
+    names = [*([params.media_url] if params.media_url else ()), *(params.media_urls or ())]
+    if not text and not names:
+        raise InvalidRequest("message or media required")
+    session = host.key(params.session_key) if params.session_key else ""
+    if session and await host.store.session(session) is None:
+        raise InvalidRequest("session not found")
+    run = f"send:{params.idempotency_key}"
+    try:
+        to = _address(host, params)
+        known = await host.store.journal.parcel(f"{run}:0")
+        if known and known.address != to:
+            raise InvalidRequest("this idempotencyKey was used for another chat")
+        extras = Extras(media=await _files(host, names, session))
+        posted = await host.mail.post(to, text, extras, run)
+    except ToolError as exc:  # the words are for whoever asked, here as there
+        raise InvalidRequest(exc.message, fix=exc.fix) from exc
+    if posted.state == "failed":
+        raise Unavailable(f"the message was not sent: {posted.why}")
+    if session and text and not known:
+        await inject(call, session, text)
+    return {
+        "runId": params.idempotency_key,
+        "messageId": posted.message_id,
+        "channel": to.channel,
+        "chatId": to.chat,
+        "status": posted.state,
+    }
+
+
+def _address(host: Host, params: SendParams) -> Address:
+    account = normalize_account_id(params.account_id) if params.account_id else ""
+    try:
+        return host.mail.find(params.to, channel=params.channel or "", account=account)
+    except UserError as exc:
+        raise InvalidRequest(exc.message, fix=exc.fix) from exc
+
+
+async def _files(host: Host, names: Sequence[str], session: str) -> tuple[Media, ...]:
+    if not names:
+        return ()
+    agent = agent_of(session) if session else default_agent(host.loaded.config)
+    files = await host.mail.attach(names, host.agent(agent).workspace)
+    if lost := next((file for file in files if file.problem), None):
+        raise InvalidRequest(f"{lost.name}: {lost.problem}")
+    return files
+
+
+def _meant(host: Host, channel: str, account: str | None) -> tuple[str, str]:
+    channels = by_channel(host.switchboard.status())
+    name = channel.strip().lower()
+    if name not in channels:
+        told = ", ".join(channels) or "none"
+        raise InvalidRequest(f"channel {channel!r} is not configured", fix=f"there is {told}")
+    names = [line.account for line in channels[name]]
+    meant = normalize_account_id(account) if account else usual_account(channels[name])
+    if meant not in names:
+        raise InvalidRequest(f"{name} has no account {account!r}", fix=f"it has {', '.join(names)}")
+    return name, meant

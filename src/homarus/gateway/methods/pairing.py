@@ -1,0 +1,104 @@
+"""People who ask to be heard on a chat service: who waits, who is let in.
+
+Codes are eight characters and live an hour. Whoever guesses at them here is slowed down: after
+ten wrong ones nobody's are looked at for ten minutes.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from pydantic import Field
+
+from homarus.channels.pairing import TTL_MS, Pairings, Request
+from homarus.core.errors import InvalidRequest, Unavailable, UserError
+from homarus.core.message import Json
+from homarus.gateway.method import Call, Params, method
+from homarus.gateway.params import Name
+
+if TYPE_CHECKING:
+    from homarus.gateway.server import Gateway
+
+MAX_WRONG: Final = 10
+WINDOW_S: Final = 600.0
+_wrong: WeakKeyDictionary["Gateway", deque[float]] = WeakKeyDictionary()
+
+Code = Annotated[str, Field(min_length=1, max_length=40)]
+Change: TypeAlias = Callable[[str, str, str | None], Request]
+
+
+class ListParams(Params):
+    """Whose; of every channel when none is named."""
+
+    channel: Name | None = None
+    account_id: Name | None = None
+
+
+class CodeParams(Params):
+    """Which request."""
+
+    channel: Name
+    code: Code
+    account_id: Name | None = None
+
+
+@method("channels.pairing.list", scope="pairing", params=ListParams, advertised=False)
+async def listed(call: Call, params: ListParams) -> Json:
+    """People who wait for approval, with their codes; the oldest first."""
+    pairings = _pairings(call)
+
+    def read() -> list[Json]:
+        channels = [params.channel] if params.channel else pairings.channels()
+        found = (pairings.pending(each, params.account_id) for each in channels)
+        return [show_request(one) for each in found for one in each]
+
+    return {"ts": call.host.clock.now_ms(), "requests": await asyncio.to_thread(read)}
+
+
+@method("channels.pairing.approve", scope="pairing", params=CodeParams, advertised=False)
+async def approve(call: Call, params: CodeParams) -> Json:
+    """Let somebody in by their code: from their next message on they are heard."""
+    found = await _coded(call, params, _pairings(call).approve)
+    return {"ok": True, "request": show_request(found)}
+
+
+@method("channels.pairing.dismiss", scope="pairing", params=CodeParams, advertised=False)
+async def dismiss(call: Call, params: CodeParams) -> Json:
+    """Send somebody away by their code; they may ask again."""
+    found = await _coded(call, params, _pairings(call).reject)
+    return {"ok": True, "request": show_request(found)}
+
+
+def show_request(request: Request) -> dict[str, Json]:
+    """A request as clients see it."""
+    return {
+        "channel": request.channel,
+        "accountId": request.account,
+        "id": request.id,
+        "code": request.code,
+        "name": request.name,
+        "createdAtMs": request.created_ms,
+        "lastSeenAtMs": request.seen_ms,
+        "expiresAtMs": request.created_ms + TTL_MS,
+        "chatId": request.chat,
+    }
+
+
+def _pairings(call: Call) -> Pairings:
+    return Pairings(call.host.paths.state, call.host.clock)
+
+
+async def _coded(call: Call, params: CodeParams, change: Change) -> Request:
+    now_s = call.host.clock.monotonic()
+    wrong = _wrong.setdefault(call.gateway, deque(maxlen=MAX_WRONG))
+    if len(wrong) == MAX_WRONG and wrong[0] > now_s - WINDOW_S:
+        raise Unavailable(
+            "too many wrong codes were tried", fix="wait ten minutes, or use homarus pairing"
+        )
+    try:
+        return await asyncio.to_thread(change, params.channel, params.code, params.account_id)
+    except UserError as exc:
+        wrong.append(now_s)
+        raise InvalidRequest(exc.message, fix=exc.fix) from exc

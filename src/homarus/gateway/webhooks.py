@@ -1,0 +1,148 @@
+"""Webhooks: chat services that call us, on the gateway's own port.
+
+A path belongs to the account that listens there (channels/base.Listens), and that account's own
+secret is what lets a request in: the gateway's token is not asked for, and the Host may be the
+name a proxy serves us under. Who calls is judged before a byte of the body is read; a body has a
+largest size and a deadline, and counts only when it is whole. What can not be kept is answered
+with 503, so that the service offers it again.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from homarus.channels.base import Listens
+from homarus.core.clock import Clock
+from homarus.core.errors import StoreError
+from homarus.core.tasks import contain
+from homarus.gateway.door import Barred, Door
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES: Final = 1_000_000
+BODY_S: Final = 8.0  # for the body; the connection itself is not waited for much longer
+HEAR_S: Final = 30.0  # for the account to keep what was said
+MAX_LIVE: Final = 64  # requests whose body is being read or heard
+MAX_LIVE_EACH: Final = 32  # of one account
+_QUIET_S: Final = 60.0  # between two lines in the log about the same path
+_KINDS: Final = frozenset({"application/json", "application/x-www-form-urlencoded"})
+
+
+class Webhooks:
+    """The requests under way."""
+
+    def __init__(self, clock: Clock, *, body_s: float = BODY_S, hear_s: float = HEAR_S) -> None:
+        self._clock, self._body_s, self._hear_s = clock, body_s, hear_s
+        self._live: Counter[str] = Counter()
+        self._told_s: dict[str, float] = {}  # by path, of those that listen
+
+    @property
+    def live(self) -> int:
+        """How many requests are being read or heard."""
+        return self._live.total()
+
+    async def answer(
+        self, listener: Listens, door: Door, scope: "Scope", receive: "Receive", send: "Send"
+    ) -> None:
+        """Let the account hear one request; Barred says why it does not."""
+        headers = _headers(scope)
+        path = listener.path
+        self._admit(listener, door, headers)
+        _check_form(headers)
+        if self.live >= MAX_LIVE or self._live[path] >= MAX_LIVE_EACH:
+            raise Barred(503, "too many requests at once", after_s=1)
+        self._live[path] += 1
+        try:
+            body = await self._read(receive)
+            status = 0 if body is None else await self._hear(listener, headers, body)
+        finally:
+            self._live[path] -= 1
+            if not self._live[path]:
+                del self._live[path]
+        if status:  # else nobody is there to be answered
+            await _say(send, status)
+
+    def _admit(self, listener: Listens, door: Door, headers: Mapping[str, str]) -> None:
+        if door.is_browser:
+            raise Barred(403, "a page may not call this")
+        if listener.admits(headers):
+            return
+        now_s = self._clock.monotonic()
+        if now_s - self._told_s.get(listener.path, -_QUIET_S) >= _QUIET_S:
+            self._told_s[listener.path] = now_s
+            log.warning("a request to %s without the right secret was refused", listener.path)
+        raise Barred(401, "unauthorized")
+
+    async def _read(self, receive: "Receive") -> bytes | None:
+        """The whole body; None when the other end is gone before it was."""
+        pieces, size = list[bytes](), 0
+        try:
+            async with asyncio.timeout(self._body_s):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    piece = message.get("body", b"")
+                    size += len(piece)
+                    if size > MAX_BYTES:
+                        raise _too_large()
+                    pieces.append(piece)
+                    if not message.get("more_body", False):
+                        return b"".join(pieces)
+        except TimeoutError:
+            raise Barred(408, "the body did not come in time") from None
+
+    async def _hear(self, listener: Listens, headers: Mapping[str, str], body: bytes) -> int:
+        status = 500  # unless it says otherwise: a bug of ours is in the log
+
+        async def hear() -> None:
+            nonlocal status
+            try:
+                async with asyncio.timeout(self._hear_s):
+                    status = await listener.hear(headers, body)
+            except (StoreError, TimeoutError) as exc:
+                status = 503
+                why = str(exc) or f"it took more than {self._hear_s:.0f} s"
+                log.warning("what came to %s was not kept: %s", listener.path, why)
+
+        await contain(f"webhook {listener.path}", hear, lambda _exc: None)
+        return status if 200 <= status <= 599 else 500
+
+
+def _headers(scope: "Scope") -> dict[str, str]:
+    """By lower-case name. What stands twice is joined, and so is no secret and no signature."""
+    found: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        found[name] = f"{found[name]},{text}" if name in found else text
+    return found
+
+
+def _check_form(headers: Mapping[str, str]) -> None:
+    """Refuse, by its headers, a body that would not be read."""
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Barred(415, "send the body as it is, not compressed")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() not in _KINDS:
+        raise Barred(415, f"the body must be {' or '.join(sorted(_KINDS))}")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise Barred(400, "Content-Length is not a number")
+    if len(length) > len(str(MAX_BYTES)) or int(length) > MAX_BYTES:
+        raise _too_large()
+
+
+def _too_large() -> Barred:
+    return Barred(413, f"a body may have {MAX_BYTES} bytes")
+
+
+async def _say(send: "Send", status: int) -> None:
+    headers = [(b"content-length", b"0")]
+    if status == 503:
+        headers.append((b"retry-after", b"5"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

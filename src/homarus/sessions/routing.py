@@ -1,0 +1,386 @@
+"""Routing: whose a message is, and in which conversation it belongs. Pure.
+
+The most specific binding wins, the first of several; nobody bound means the default agent.
+
+    resolve_route(config, Asked("telegram", peer_kind="group", peer="-100"))   # one chat
+    routes_of(config, inbound)            # a message: one route, or several by `broadcast`
+    explain(config, asked)                # why, in lines for people
+
+A thread is a conversation of its own, in a direct chat too: a channel that names none in an
+address keeps a chat together. Where a service gives a thread a chat of its own, the message says
+what it hangs under (`Occasion.parent`), and the chat's key is the thread's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias
+
+from homarus.config.resolve import agents, default_agent
+from homarus.config.schema import BindingMatch, Config
+from homarus.core.keys import (
+    main_key,
+    normalize_account_id,
+    normalize_agent_id,
+    peer_id,
+    peer_key,
+    thread_key,
+)
+from homarus.core.message import ChatKind, Inbound, Json
+from homarus.core.text import one_line, reveal
+from homarus.core.value import dataclass
+
+# What a session's record says, by its key; None when there is no such session.
+Known: TypeAlias = Callable[[str], Mapping[str, Json] | None]
+
+ANY: Final = "*"
+# From the most specific to the least: what a binding can go by, and how that is called.
+TIERS: Final = {
+    "binding.peer": "this very chat",
+    "binding.peer.parent": "the chat it hangs under",
+    "binding.peer.wildcard": "every chat of this kind",
+    "binding.guild+roles": "its guild, and a role of the sender",
+    "binding.guild": "its guild",
+    "binding.team": "its team",
+    "binding.account": "the account",
+    "binding.channel": "the channel, by any account",
+}
+_RANKS: Final = {tier: rank for rank, tier in enumerate(TIERS)}
+_HAVE_TOPICS: Final = frozenset({"telegram"})  # others call them threads
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where a message comes from. Of a direct chat, `peer` is the person."""
+
+    channel: str
+    account: str = ""
+    peer_kind: ChatKind | Literal[""] = ""
+    peer: str = ""
+    parent_kind: ChatKind | Literal[""] = ""
+    parent: str = ""
+    guild: str = ""
+    team: str = ""
+    roles: tuple[str, ...] = ()
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers and where. `older` is the key that the original gave the chat, if it differs."""
+
+    agent: str
+    channel: str
+    account: str
+    key: str
+    main_key: str
+    matched_by: str
+    older: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    """One of the names a message's chat goes by: itself, what it is a thread of, its parent."""
+
+    tier: str
+    kind: str
+    id: str  # as keys have it: then two are the same when their texts are
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What becomes of one binding: the tier it fits by, else why it is not for this message."""
+
+    tier: str = ""
+    why: str = ""
+
+
+def resolve_route(config: Config, asked: Asked) -> Route:
+    """Whose a chat is by the bindings alone. Without a list of agents, whoever they name."""
+    asked = _normal(asked)
+    found = _best(config, asked)
+    if found is None:
+        return _route(config, asked, default_agent(config), "default")
+    tier, named = found
+    agent = normalize_agent_id(named)
+    if config.agents.list and agent not in agents(config):
+        agent = normalize_agent_id(default_agent(config))
+    return _route(config, asked, agent, tier)
+
+
+def routes_of(
+    config: Config, inbound: Inbound, known: Known = lambda _key: None
+) -> tuple[Route, ...]:
+    """Where a message goes: one route, or one for each agent that `broadcast` names for its chat.
+
+    The agents exist. `known` tells of sessions under `Route.key` and `Route.older`; see `_settled`.
+    """
+    return find_routes(config, asked_of(inbound), known)
+
+
+def asked_of(inbound: Inbound) -> Asked:
+    """What routing needs to know of a message."""
+    address, occasion = inbound.address, inbound.occasion
+    is_direct = occasion.kind == "direct"
+    return Asked(
+        channel=address.channel,
+        account=address.account,
+        peer_kind=occasion.kind,
+        peer=(inbound.sender or address.chat) if is_direct else address.chat,
+        parent_kind=occasion.kind if occasion.parent else "",
+        parent=occasion.parent,
+        guild=occasion.guild,
+        team=occasion.team,
+        roles=occasion.roles,
+        thread="" if occasion.parent else address.thread or "",
+    )
+
+
+def find_routes(
+    config: Config, asked: Asked, known: Known = lambda _key: None
+) -> tuple[Route, ...]:
+    """As `routes_of`, for a chat that is described."""
+    asked = _normal(asked)
+    chosen = [agent for agent in _broadcast(config, asked) if agent in agents(config)]
+    routes = [_route(config, asked, agent, "broadcast") for agent in chosen]
+    if not routes:
+        one = resolve_route(config, asked)
+        exists = one.agent in agents(config)
+        agent = one.agent if exists else default_agent(config)
+        routes = [one if exists else _route(config, asked, agent, one.matched_by)]
+    return tuple(_settled(route, asked, known) for route in routes)
+
+
+def _settled(route: Route, asked: Asked, known: Known) -> Route:
+    """The route, or the same by the original's key when that conversation is this chat's.
+
+    The original's keys take `!AbC` and `!abc` for one, so that a session there may be somebody
+    else's. It is gone on with only when its record says that it was last spoken to from this very
+    chat, to the letter: two chats never meet in one session that had two before.
+    """
+    if not route.older or known(route.key) is not None:
+        return route
+    entry = known(route.older)
+    if entry is None or not _is_of(entry, asked):
+        return route
+    return replace(route, key=route.older, older="")
+
+
+def _is_of(entry: Mapping[str, Json], asked: Asked) -> bool:
+    places = [entry, entry.get("origin"), entry.get("deliveryContext")]
+    told = {name: value for p in places if isinstance(p, Mapping) for name, value in p.items()}
+    chats = [told[name] for name in ("lastTo", "groupId", "to", "from") if name in told]
+    threads = [told[name] for name in ("lastThreadId", "threadId") if name in told]
+    is_chat = any(isinstance(c, str) and f":{c}".endswith(f":{asked.peer}") for c in chats)
+    return is_chat and (not asked.thread or asked.thread in threads)
+
+
+def _normal(asked: Asked) -> Asked:
+    channel = asked.channel.strip().lower()
+    return replace(asked, channel=channel, account=normalize_account_id(asked.account))
+
+
+def _route(config: Config, asked: Asked, agent: str, matched_by: str) -> Route:
+    channel, session = asked.channel, config.session
+    main = main_key(agent)
+    base, older = main, str(main)
+    if asked.peer_kind:
+        base = peer_key(
+            agent,
+            channel,
+            asked.peer_kind,
+            asked.peer,
+            account=asked.account,
+            scope=session.dm_scope,
+            identity_links=session.identity_links,
+        )
+        older = _unmarked(base, channel, asked.peer)
+    thread, mark = peer_id(channel, asked.thread), _mark(asked)
+    key = thread_key(base, thread, mark=mark)
+    if thread:
+        older = _unmarked(thread_key(older, thread, mark=mark), channel, asked.thread)
+    return Route(
+        agent, channel, asked.account, key, main, matched_by, older if older != key else ""
+    )
+
+
+def _unmarked(key: str, channel: str, text: str) -> str:
+    """A key that ends with an id, as it would be if ids that differ in case were one."""
+    marked, plain = peer_id(channel, text), text.strip().lower()
+    if marked.startswith(f"{plain}~") and key.endswith(f":{marked}"):
+        return key.removesuffix(marked) + plain
+    return key
+
+
+def _mark(asked: Asked) -> Literal["thread", "topic"]:
+    has_topics = asked.channel in _HAVE_TOPICS and asked.peer_kind != "direct"
+    return "topic" if has_topics else "thread"
+
+
+def _broadcast(config: Config, asked: Asked) -> list[str]:
+    """The agents that answer this chat together; a chat is named as `id` or `channel:id`."""
+    extra = config.broadcast.model_extra or {}
+    for chat in _chats(asked) if extra else ():
+        for name, listed in extra.items():
+            text = name.strip()
+            if chat.id in {
+                peer_id(asked.channel, text),
+                peer_id(asked.channel, text.removeprefix(f"{asked.channel}:")),
+            }:
+                return list(dict.fromkeys(normalize_agent_id(agent) for agent in listed))
+    return []
+
+
+def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
+    """The tier and the agent of the binding that wins."""
+    chats = tuple(_chats(asked))
+    fits = [
+        (verdict.tier, binding.agent_id)
+        for binding in config.bindings
+        if (verdict := _judge(binding.match, asked, chats)).tier
+    ]
+    return min(fits, key=lambda fit: _RANKS[fit[0]], default=None)
+
+
+def _chats(asked: Asked) -> Iterator[_Chat]:
+    """The names of a chat, the closest first."""
+    channel, kind = asked.channel, asked.peer_kind
+    tier = "binding.peer"
+    if kind and asked.peer and asked.thread:
+        yield _Chat(tier, kind, peer_id(channel, f"{asked.peer}:{_mark(asked)}:{asked.thread}"))
+        tier = "binding.peer.parent"
+    if kind and asked.peer:
+        yield _Chat(tier, kind, peer_id(channel, asked.peer))
+    if asked.parent:
+        yield _Chat("binding.peer.parent", asked.parent_kind, peer_id(channel, asked.parent))
+
+
+def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
+    """All that a binding names must be so; the most specific of it is its tier."""
+    if why := _missed(match, asked):
+        return _Verdict(why=why)
+    if match.peer:
+        return _judge_peer(match, asked, chats)
+    if match.guild_id:
+        return _Verdict("binding.guild+roles" if match.roles else "binding.guild")
+    if match.team_id:
+        return _Verdict("binding.team")
+    return _Verdict("binding.channel" if _is_any(match.account_id) else "binding.account")
+
+
+def _missed(match: BindingMatch, asked: Asked) -> str:
+    """What a binding names beside the chat, and the message has not."""
+    if match.channel.strip().lower() != asked.channel:
+        return "it is for another channel"
+    if not _is_any(match.account_id) and normalize_account_id(match.account_id) != asked.account:
+        wanted = normalize_account_id(match.account_id)
+        usual = "" if match.account_id else ", as it names none"
+        return f"it is for the account {wanted}{usual}"
+    if match.guild_id is not None and not _is(match.guild_id, asked.guild):
+        return f"it is for the guild {_shown(match.guild_id)}"
+    if match.team_id is not None and not _is(match.team_id, asked.team):
+        return f"it is for the team {_shown(match.team_id)}"
+    if match.roles and not any(_is(role, own) for role in match.roles for own in asked.roles):
+        return f"the sender has no role {_shown(' or '.join(match.roles))}"
+    return ""
+
+
+def _judge_peer(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
+    assert match.peer  # noqa: S101 - asked by who calls
+    kind = "direct" if match.peer.kind == "dm" else match.peer.kind
+    text = match.peer.id.strip()
+    if text == ANY:
+        if kind == asked.peer_kind:
+            return _Verdict("binding.peer.wildcard")
+        return _Verdict(why=f"it is for {kind} chats")
+    wanted = peer_id(asked.channel, text)
+    same = [chat for chat in chats if chat.id == wanted]
+    for chat in same:
+        if chat.kind == kind:
+            return _Verdict(chat.tier)
+    if same:
+        return _Verdict(why=f"it calls the chat {kind}, which is {same[0].kind}")
+    return _Verdict(why=f"it is for the {kind} chat {_shown(text)}")
+
+
+def _is(wanted: str, actual: str) -> bool:
+    return bool(actual) and wanted.strip() == actual
+
+
+def _is_any(account: str | None) -> bool:
+    return (account or "").strip() == ANY
+
+
+def _shown(text: str) -> str:
+    return one_line(text, 60)
+
+
+# For people
+
+
+def describe(match: BindingMatch) -> str:
+    """What a binding is for, in words: `telegram (work) group -100`."""
+    account = f" ({_shown(match.account_id)})" if match.account_id else ""
+    words = [f"{_shown(match.channel)}{account}"]
+    if match.peer:
+        kind = "direct" if match.peer.kind == "dm" else match.peer.kind
+        words.append(f"{kind} {_shown(match.peer.id)}")
+    if match.guild_id:
+        words.append(f"guild {_shown(match.guild_id)}")
+    if match.team_id:
+        words.append(f"team {_shown(match.team_id)}")
+    if match.roles:
+        words.append(f"role {_shown(' or '.join(match.roles))}")
+    return ", ".join(words)
+
+
+def explain(config: Config, asked: Asked) -> tuple[str, ...]:
+    """How a chat is routed: every tier, what fits there, and why the rest does not."""
+    asked = _normal(asked)
+    routes = find_routes(config, asked)
+    lines = [_chat_words(asked)]
+    if routes[0].matched_by == "broadcast":
+        names = ", ".join(route.agent for route in routes)
+        lines.append(f"broadcast gives this chat to {names}; bindings are not asked")
+    else:
+        lines += _tier_lines(config, asked, routes[0].agent)
+    for agent in _broadcast(config, asked):
+        if agent not in agents(config):
+            lines.append(f"broadcast names {agent}, and there is no such agent")
+    for route in routes:
+        lines.append(f"→ {route.agent} answers ({route.matched_by}), in {reveal(route.key)}")
+        if route.older:
+            lines.append(f"  or in {reveal(route.older)}, where this chat was before")
+    return tuple(lines)
+
+
+def _chat_words(asked: Asked) -> str:
+    chat = f"{asked.peer_kind} {_shown(asked.peer)}" if asked.peer_kind else "no chat"
+    words = [f"{_shown(asked.channel)} ({asked.account})", chat]
+    words += [f"{_mark(asked)} {_shown(asked.thread)}"] if asked.thread else []
+    words += [f"under {asked.parent_kind} {_shown(asked.parent)}"] if asked.parent else []
+    words += [f"guild {_shown(asked.guild)}"] if asked.guild else []
+    words += [f"team {_shown(asked.team)}"] if asked.team else []
+    words += [f"role {_shown(role)}" for role in asked.roles]
+    return ", ".join(words)
+
+
+def _tier_lines(config: Config, asked: Asked, agent: str) -> Iterator[str]:
+    chats = tuple(_chats(asked))
+    judged = [
+        (f"bindings[{at}], {describe(one.match)} → {_shown(one.agent_id)}", one.agent_id, verdict)
+        for at, one in enumerate(config.bindings)
+        for verdict in (_judge(one.match, asked, chats),)
+    ]
+    taken = False
+    for tier, words in TIERS.items():
+        fits = [(line, named) for line, named, verdict in judged if verdict.tier == tier]
+        if not fits:
+            yield f"{tier:<22} {words}: no binding"
+        for line, named in fits:
+            told = "fits too; another comes first" if taken else "taken"
+            if not taken and normalize_agent_id(named) != agent:
+                told = "taken; there is no such agent, so the default one answers"
+            yield f"{tier:<22} {line}: {told}"
+            taken = True
+    yield f"{'default':<22} {default_agent(config)}{'' if taken else ': taken'}"
+    yield from (f"{'not for this chat':<22} {line}: {v.why}" for line, _, v in judged if v.why)

@@ -1,0 +1,149 @@
+"""What people do in the fake: they write, correct themselves, press, react and send files."""
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from homarus.core.message import Json
+from homarus.testing.telegram_server.methods import file_fields
+from homarus.testing.telegram_server.world import (
+    ANONYMOUS,
+    Chat,
+    Object,
+    World,
+    marked,
+    without_answers,
+)
+
+ADA: Final = 11_001  # who acts unless a test names another
+GROUP: Final = -1_001_234_567_890
+
+
+class Acts:
+    """People at work. `news` is called when there is something for the bot."""
+
+    def __init__(self, world: World, news: Callable[[], None]) -> None:
+        self._world, self._news = world, news
+        self.updates: list[Object] = []  # every one that was made
+        world.person(ADA, "Ada", last_name="Byron", username="ada", language_code="en")
+
+    def say(
+        self,
+        text: str = "",
+        chat: int = 0,
+        user: int = ADA,
+        *,
+        thread: int = 0,
+        reply_to: int = 0,
+        anonymous: bool = False,
+        **more: Json,
+    ) -> Object:
+        """A message: to the bot itself when no chat is named. `more` is put into it as it is."""
+        place = self._place(chat, user)
+        fields: Object = self._world.thread_fields(place, thread)
+        if place.type == "channel":
+            fields |= {"sender_chat": place.shown}
+        elif anonymous:
+            fields |= {"from": ANONYMOUS, "sender_chat": place.shown}
+        else:
+            fields |= {"from": self._world.person(user)}
+        if text:
+            fields["text"] = text
+            if found := marked(text):
+                fields["entities"] = found
+        if reply_to:
+            fields["reply_to_message"] = without_answers(place.messages[reply_to])
+        message = self._world.new_message(place, **{**fields, **more})
+        self._tell("channel_post" if place.type == "channel" else "message", message)
+        return message
+
+    def attach(
+        self,
+        kind: str,
+        content: bytes | str,
+        *,
+        name: str = "file.bin",
+        mime: str = "application/octet-stream",
+        **said: Any,
+    ) -> Object:
+        """A message with a file; `kind` is the field it comes in: photo, document, video_note."""
+        raw = content.encode() if isinstance(content, str) else content
+        file = self._world.add_file(raw, f"{kind}s/{{number}}-{name}")
+        return self.say(**said, **file_fields(kind, file.shown(), name, mime))
+
+    def edit(self, chat: int, message_id: int, text: str) -> Object:
+        """Somebody corrects what they wrote."""
+        message = self._world.chats[chat].messages[message_id]
+        message |= {"text": text, "edit_date": int(time.time())}
+        message.pop("entities", None)
+        if found := marked(text):
+            message["entities"] = found
+        is_post = message["chat"]["type"] == "channel"
+        self._tell("edited_channel_post" if is_post else "edited_message", message)
+        return message
+
+    def press(self, chat: int, message_id: int, data: str, user: int = ADA) -> str:
+        """Somebody presses a button that is there; the id of the press."""
+        message = self._world.chats[chat].messages[message_id]
+        rows = message["reply_markup"]["inline_keyboard"]
+        assert data in [button["callback_data"] for row in rows for button in row]  # noqa: S101 - a test's mistake
+        id_ = self._world.next_press()
+        press = {"id": id_, "from": self._world.person(user), "message": message}
+        self._tell("callback_query", {**press, "chat_instance": "7", "data": data})
+        return id_
+
+    def react(self, chat: int, message_id: int, *emoji: str, user: int = ADA) -> Object:
+        """Somebody's reactions are these now."""
+        place = self._world.chats[chat]
+        before = place.reactions.get(message_id, [])
+        after: list[Json] = [{"type": "emoji", "emoji": one} for one in emoji]
+        place.reactions[message_id] = after
+        reaction: Object = {"chat": place.shown, "message_id": message_id}
+        reaction |= {"user": self._world.person(user), "date": int(time.time())}
+        reaction |= {"old_reaction": before, "new_reaction": after}
+        self._tell("message_reaction", reaction)
+        return reaction
+
+    def redeliver(self, *updates: Object, renumbered: bool = False) -> None:
+        """The same updates once more, in this order.
+
+        Who polls never gets a number again that was confirmed: `renumbered` gives new ones.
+        """
+        for update in copy.deepcopy(updates):
+            if renumbered:
+                update["update_id"] = self._world.next_update()
+            self._world.pending.append(update)
+        self._news()
+
+    def deliver(self, **anything: Json) -> int:
+        """An update that holds this, whatever it is; its number."""
+        update: Object = {"update_id": self._world.next_update(), **anything}
+        self._world.pending.append(update)
+        self._news()
+        number: int = update["update_id"]
+        return number
+
+    def upgrade(self, chat: int, to: int) -> None:
+        """A group becomes a supergroup, with another id."""
+        old = self._world.chats[chat]
+        self._world.chat(to, title=str(old.shown["title"]))
+        old.moved_to = to
+
+    def block(self, chat: int, words: str = "bot was blocked by the user") -> None:
+        """Nothing can be sent there from now on."""
+        self._world.chats[chat].refusal = (403, f"Forbidden: {words}")
+
+    def _place(self, chat: int, user: int) -> Chat:
+        person = self._world.person(user)
+        if not chat or chat == user:
+            place = self._world.private(person)
+            place.refusal = None  # who writes has started the bot, and not blocked it
+            return place
+        return self._world.chats.get(chat) or self._world.chat(chat)
+
+    def _tell(self, kind: str, value: Json) -> None:
+        update = self._world.add_update(kind, copy.deepcopy(value))
+        if update is not None:
+            self.updates.append(update)
+            self._news()

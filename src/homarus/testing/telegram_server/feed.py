@@ -1,0 +1,148 @@
+"""How a bot of the fake hears: by one poll at a time, or by a webhook, never by both."""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+from homarus.core.message import Json
+from homarus.testing.telegram_server.methods import Refusal, bad
+from homarus.testing.telegram_server.webhook import Push, Webhook
+from homarus.testing.telegram_server.world import USUAL_KINDS, World
+
+MAX_POLL_S: Final = 50.0
+_POLLING: Final = {"offset", "limit", "timeout", "allowed_updates"}
+_PUSHING: Final = {
+    "url", "secret_token", "allowed_updates", "max_connections", "drop_pending_updates",
+}  # fmt: skip
+_TWO_POLLS: Final = (
+    "Conflict: terminated by other getUpdates request; make sure that only one bot instance is"
+    " running"
+)
+_WEBHOOK: Final = (
+    "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete"
+    " the webhook first"
+)
+
+
+class Feed:
+    """Updates on their way to the bot."""
+
+    def __init__(
+        self,
+        world: World,
+        pushes: list[Push],
+        hosts: Mapping[str, str],
+        changed: Callable[[], None],
+    ) -> None:
+        self._world, self._pushes, self._hosts, self._changed = world, pushes, hosts, changed
+        self._news = asyncio.Event()
+        self._over = asyncio.Event()
+        self._poll_ended: asyncio.Event | None = None  # set to end the poll that waits
+        self._webhook: Webhook | None = None
+        self._pusher: asyncio.Task[None] | None = None
+
+    def tell(self) -> None:
+        """There is something to hear."""
+        self._news.set()
+
+    def end_wait(self) -> None:
+        """Let the poll that waits go home with nothing, as if its time were over."""
+        self._over.set()
+        self._news.set()
+
+    async def get_updates(self, params: Mapping[str, Json]) -> Json:
+        """What is not confirmed yet; waits for something when there is nothing."""
+        _check(params, _POLLING)
+        if self._webhook:
+            raise Refusal(409, _WEBHOOK)
+        self._allow(params)
+        self._end_poll()
+        mine = self._poll_ended = asyncio.Event()
+        self._confirm(int(params.get("offset", 0)))
+        try:
+            await self._something(min(float(params.get("timeout", 0)), MAX_POLL_S), mine)
+        finally:
+            if self._poll_ended is mine:
+                self._poll_ended = None
+        return self._world.pending[: max(1, min(int(params.get("limit", 100)), 100))]
+
+    def set_webhook(self, params: Mapping[str, Json], group: asyncio.TaskGroup) -> Json:
+        """Call the bot from now on."""
+        _check(params, _PUSHING)
+        url, secret = str(params.get("url", "")), str(params.get("secret_token", ""))
+        if not url:
+            return self.delete_webhook({})
+        if urlsplit(url).scheme != "https":
+            raise bad("bad webhook: An HTTPS URL must be provided for webhook")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{0,256}", secret):
+            raise bad("secret token contains unallowed characters")
+        self._allow(params)
+        self.stop_pushing()
+        self._end_poll()
+        self._webhook = Webhook(url, secret, self._hosts, self._pushes, self._changed)
+        self._pusher = group.create_task(self._webhook.push(self._world.pending, self._news))
+        return True
+
+    def delete_webhook(self, params: Mapping[str, Json]) -> Json:
+        """Call no more."""
+        _check(params, {"drop_pending_updates"})
+        if params.get("drop_pending_updates") in {True, "true"}:
+            self._world.pending.clear()
+        self.stop_pushing()
+        return True
+
+    def webhook_info(self) -> Json:
+        """How it is going."""
+        info: dict[str, Json] = {"url": "", "has_custom_certificate": False}
+        info["pending_update_count"] = len(self._world.pending)
+        if self._webhook:
+            info |= {"url": self._webhook.url, "allowed_updates": list(self._world.allowed)}
+        return info
+
+    def stop_pushing(self) -> None:
+        """End the webhook, if there is one."""
+        self._webhook = None
+        if self._pusher:
+            self._pusher.cancel()
+            self._pusher = None
+
+    def _allow(self, params: Mapping[str, Json]) -> None:
+        kinds = params.get("allowed_updates")
+        if kinds is not None:
+            self._world.allowed = tuple(kinds) or USUAL_KINDS
+
+    def _confirm(self, offset: int) -> None:
+        """What lies below the offset was heard; a negative one keeps that many from the end."""
+        pending = self._world.pending
+        if offset < 0:
+            del pending[:offset]
+        else:
+            pending[:] = [one for one in pending if one["update_id"] >= offset]
+        self._changed()
+
+    def _end_poll(self) -> None:
+        if self._poll_ended:
+            self._poll_ended.set()
+
+    async def _something(self, wait_s: float, ended: asyncio.Event) -> None:
+        """Until there is an update or the time is over; refused when another begins to poll."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                self._over.clear()
+                while not self._world.pending and not self._over.is_set():
+                    self._news.clear()
+                    async with asyncio.TaskGroup() as group:
+                        waits = [group.create_task(one.wait()) for one in (self._news, ended)]
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                        for wait in waits:
+                            wait.cancel()
+                    if ended.is_set():
+                        raise Refusal(409, _TWO_POLLS)
+
+
+def _check(params: Mapping[str, Json], takes: set[str]) -> None:
+    if unknown := set(params) - takes:
+        raise bad(f"no parameter is called {sorted(unknown)} (the fake is strict here)")

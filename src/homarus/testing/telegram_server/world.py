@@ -1,0 +1,187 @@
+"""The world of the fake: people, chats, messages, files and updates, as the Bot API shows them."""
+
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any, Final, Literal, TypeAlias
+
+from homarus.core.message import Json
+from homarus.core.text import utf16_len
+from homarus.core.value import dataclass
+
+ChatType: TypeAlias = Literal["private", "group", "supergroup", "channel"]
+Object: TypeAlias = dict[str, Any]
+
+BOT_ID: Final = 700_000_001
+ANONYMOUS: Final = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
+ANONYMOUS["username"] = "GroupAnonymousBot"
+# What is delivered when nobody says what is wanted.
+USUAL_KINDS: Final = (
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+    "callback_query",
+    "my_chat_member",
+    "poll",
+)
+_NAMES: Final = ("id", "first_name", "last_name", "username")
+_MARKED: Final = re.compile(r"(?<![\w@/])(?:(/[A-Za-z0-9_]+(?:@\w+)?)|(@\w{3,32}))")
+
+
+@dataclass(slots=True)
+class Chat:
+    """A chat, and what happened to the bot in it."""
+
+    shown: Object
+    topics: set[int] = field(default_factory=set)
+    refusal: tuple[int, str] | None = None  # what every call for it is answered with
+    moved_to: int = 0
+    last_message: int = 0
+    messages: dict[int, Object] = field(default_factory=dict)
+    reactions: dict[int, list[Json]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> int:
+        id_: int = self.shown["id"]
+        return id_
+
+    @property
+    def type(self) -> str:
+        return str(self.shown["type"])
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file on the server."""
+
+    id: str
+    path: str
+    content: bytes
+
+    def shown(self) -> Object:
+        return {"file_id": self.id, "file_unique_id": f"u{self.id}", "file_size": len(self.content)}
+
+
+class World:
+    """All that the fake knows. It has no wire."""
+
+    def __init__(self, username: str, *, reads_all: bool) -> None:
+        self.me: Object = {
+            "id": BOT_ID,
+            "is_bot": True,
+            "first_name": "Lobster",
+            "username": username,
+            "can_join_groups": True,
+            "can_read_all_group_messages": reads_all,
+            "supports_inline_queries": False,
+            "can_connect_to_business": False,
+            "has_main_web_app": False,
+        }
+        self.people: dict[int, Object] = {}
+        self.chats: dict[int, Chat] = {}
+        self.files: dict[str, Stored] = {}
+        self.queries: dict[str, bool] = {}  # presses: whether they were answered
+        self.commands: list[Json] = []
+        self.drafts: list[Object] = []
+        self.actions: list[Object] = []
+        self.pending: list[Object] = []  # updates that nobody confirmed
+        self.allowed: tuple[str, ...] = USUAL_KINDS
+        # Whoever has read from one server reads on at the next: its numbers are higher.
+        self._updates = itertools.count(int(time.time()))
+        self._files = itertools.count(1)
+        self._presses = itertools.count(1)
+
+    @property
+    def bot(self) -> Object:
+        """The bot as it stands in messages."""
+        return {name: self.me[name] for name in ("id", "is_bot", "first_name", "username")}
+
+    # Who and where
+
+    def person(self, id_: int, first_name: str = "Ada", **more: Json) -> Object:
+        """Somebody with an account."""
+        known = self.people.get(id_)
+        if known is None or more:
+            known = {"id": id_, "is_bot": False, "first_name": first_name, **(known or {}), **more}
+            self.people[id_] = known
+        return known
+
+    def private(self, person: Object, *, started: bool = True) -> Chat:
+        """The chat of a person with the bot."""
+        chat = self.chats.get(person["id"])
+        if chat is None:
+            shown: Object = {name: person[name] for name in _NAMES if name in person}
+            chat = self.chats[person["id"]] = Chat({**shown, "type": "private"})
+            if not started:
+                chat.refusal = (403, "Forbidden: bot can't initiate conversation with a user")
+        return chat
+
+    def chat(
+        self, id_: int, type_: ChatType = "supergroup", title: str = "Reef", *, forum: bool = False
+    ) -> Chat:
+        """A group or a channel; made when it is not there."""
+        if id_ not in self.chats:
+            shown: Object = {"id": id_, "type": type_, "title": title}
+            if forum:
+                shown["is_forum"] = True
+            self.chats[id_] = Chat(shown)
+        return self.chats[id_]
+
+    # What is said
+
+    def new_message(self, chat: Chat, **fields: Json) -> Object:
+        """A message in a chat; it gets its number and its date."""
+        chat.last_message += 1
+        message: Object = {"message_id": chat.last_message, "date": int(time.time())}
+        message |= {"chat": chat.shown, **fields}
+        chat.messages[chat.last_message] = message
+        return message
+
+    def thread_fields(self, chat: Chat, thread: int) -> Object:
+        """How a message says that it is in a topic; the general one is not named."""
+        if thread in {0, 1}:
+            return {}
+        chat.topics.add(thread)
+        return {"message_thread_id": thread, "is_topic_message": True}
+
+    def add_file(self, content: bytes, path: str) -> Stored:
+        number = next(self._files)
+        file = Stored(f"file-{number}", path.format(number=number), content)
+        self.files[file.id] = file
+        return file
+
+    def add_update(self, kind: str, value: Json) -> Object | None:
+        """Something for the bot to hear; None when it does not want that kind."""
+        if kind not in self.allowed:
+            return None
+        update = {"update_id": self.next_update(), kind: value}
+        self.pending.append(update)
+        return update
+
+    def next_update(self) -> int:
+        return next(self._updates)
+
+    def next_press(self) -> str:
+        id_ = f"press-{next(self._presses)}"
+        self.queries[id_] = False
+        return id_
+
+
+def marked(text: str) -> list[Json]:
+    """What Telegram itself marks in what people write: commands and names."""
+    return list(_marked(text))
+
+
+def _marked(text: str) -> Iterator[Json]:
+    for found in _MARKED.finditer(text):
+        kind = "bot_command" if found[1] else "mention"
+        offset, length = utf16_len(text[: found.start()]), utf16_len(found[0])
+        yield {"type": kind, "offset": offset, "length": length}
+
+
+def without_answers(message: Object) -> Object:
+    """A message as it stands in another's `reply_to_message`: answers are not nested."""
+    return {key: value for key, value in message.items() if key != "reply_to_message"}

@@ -1,0 +1,54 @@
+"""The gateway with an account that chat services call: `python -m tests.attacks.listening`.
+
+It is `homarus gateway run --port 0` in every other respect. What the account hears is one line
+each in the file `heard` of the home directory.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from homarus.app import serve
+from homarus.channels.base import Capabilities, Receipt, Receive
+from homarus.channels.signatures import check_telegram
+from homarus.core.message import Outbound
+
+PATH = "/hooks/test"
+SECRET = "tg-secret"
+
+
+class Ear:
+    """The account."""
+
+    name, account, path = "listening", "default", PATH
+    capabilities = Capabilities()
+
+    async def run(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    async def send(self, message: Outbound) -> Receipt:
+        return Receipt()
+
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        return check_telegram(headers, SECRET)
+
+    async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
+        try:
+            json.loads(body)
+        except ValueError:
+            return 400
+        with (Path.home() / "heard").open("a", encoding="utf-8") as file:
+            file.write(f"{len(body)}\n")
+        return 200
+
+
+def ready(url: str) -> None:
+    sys.stdout.write(f"ready on {url}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(os.environ, port=0, ready=ready, channels=lambda: (Ear(),)))

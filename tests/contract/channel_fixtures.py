@@ -1,0 +1,63 @@
+"""Stages for tests over channels, as fixtures: a conftest imports them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from homarus.testing.model_server import ModelServer
+from tests.contract.channel_peers import (
+    Hosted,
+    LedgerPeer,
+    TelegramPeer,
+    TerminalPeer,
+    WebchatPeer,
+)
+from tests.contract.channel_stage import Peer, Stage
+from tests.crash.rig import Zygote
+
+if TYPE_CHECKING:
+    from tests.peers.synapse import People, Synapse
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, tmp_path: Path, zygote: Zygote) -> Iterator[Stage]:
+    """A gateway to be started, with the channel that the test is run over."""
+    model = Hosted(ModelServer)
+    made = Stage(tmp_path / "home", make_peer(request, tmp_path), model.server, zygote.fork)
+    yield made
+    made.close()
+    model.close()
+
+
+def make_peer(request: pytest.FixtureRequest, folder: Path) -> Peer:
+    """The other side of a channel; those of the peers' tier are loaded when they are asked for."""
+    match request.param:
+        case "telegram":
+            return TelegramPeer()
+        case "scripted":
+            return LedgerPeer()
+        case "webchat":
+            return WebchatPeer()
+        case "terminal":
+            return TerminalPeer()
+        case "irc":
+            from tests.peers.chat_servers import IrcPeer
+
+            return IrcPeer(folder)
+    from tests.peers.chat_servers import MatrixPeer
+
+    return MatrixPeer(*request.getfixturevalue("synapse_and_people"))
+
+
+@pytest.fixture(scope="session")
+def synapse_and_people(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> "Iterator[tuple[Synapse, People]]":
+    from tests.peers.synapse import People, running_synapse
+
+    with running_synapse(tmp_path_factory.mktemp("synapse")) as server:
+        people = People(server)
+        yield server, people
+        people.close()

@@ -1,0 +1,335 @@
+"""The peers of the contract that need nothing installed: each a service, and people on it.
+
+Telegram is a fake of ours, and strict: a green cell shows that we agree with ourselves about the
+Bot API. The ledger is a service of ours by design. The web chat and the terminal are the gateway's
+own: there, the other side is a client on its WebSocket, and a person at a pseudo-terminal.
+"""
+
+import asyncio
+import base64
+import os
+import re
+import select
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import uuid4
+
+from homarus.core.message import Json
+from homarus.core.text import utf16_len
+from homarus.gateway.identity import Identity
+from homarus.gateway.link import Guest, Link, Secret, open_link
+from homarus.testing.ledger import Ledger, Offer
+from homarus.testing.ledger import Trouble as LedgerTrouble
+from homarus.testing.stream_server import StreamServer
+from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
+from tests.contract.channel_stage import ANN, EVE, GUARD_S, TOKEN, Shown, Stage
+from tests.e2e.program import PAINT, Terminal
+
+S = TypeVar("S", bound=StreamServer)
+T = TypeVar("T")
+
+SLOW_S = 2.0
+UNLIMITED = 10**9
+
+
+class Hosted(Generic[S]):
+    """A server of ours in a thread of its own, so that a test can wait without holding it up."""
+
+    def __init__(self, make: Callable[[], S]) -> None:
+        self._made: Future[S] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, args=(make,))
+        self._thread.start()
+        self.server = self._made.result(GUARD_S)
+
+    def do(self, act: Callable[[], T]) -> T:
+        """Do something in the server's own thread."""
+
+        async def main() -> T:
+            return act()
+
+        return self.wait(main)
+
+    def wait(self, act: Callable[[], Awaitable[T]]) -> T:
+        async def main() -> T:
+            return await act()
+
+        return asyncio.run_coroutine_threadsafe(main(), self._loop).result(GUARD_S)
+
+    def freeze(self, seconds: float) -> None:
+        """Nothing happens in it for so long."""
+        self._loop.call_soon_threadsafe(time.sleep, seconds)
+
+    def go_down(self) -> None:
+        self.wait(self.server.hang_up)
+
+    def come_up(self) -> None:
+        self.wait(self.server.listen)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, make: Callable[[], S]) -> None:
+        async def serve() -> None:
+            async with make() as server:
+                self._made.set_result(server)
+                await self._stop.wait()
+
+        self._loop.run_until_complete(serve())
+
+
+class TelegramPeer:
+    """Telegram, as our strict fake has it."""
+
+    name = "telegram"
+    limit = 4_000
+    _people: ClassVar = {ANN: ADA, EVE: 666}
+
+    def __init__(self) -> None:
+        self._host = Hosted(partial(TelegramServer, reads_all=True))
+        self._server = self._host.server
+        self.go_down, self.come_up = self._host.go_down, self._host.come_up
+
+    def section(self) -> Mapping[str, Any]:
+        server = self._server
+        return {
+            "telegram": {
+                "botToken": server.token,
+                "apiRoot": server.url,
+                "allowFrom": [ADA],
+                "groups": {str(GROUP): {}},
+                "mediaMaxMb": 0.1,
+                "streamMode": "off",
+            }
+        }
+
+    def arrive(self, stage: Stage) -> None:
+        """It asks for what came, whenever it is there."""
+
+    def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        chat = GROUP if room else 0
+        self._host.do(lambda: self._server.say(text, chat, self._people[who]))
+
+    def call(self, text: str) -> str:
+        return f"@lobster_bot {text}"
+
+    def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
+        chat = GROUP if room else self._people[who]
+        known = self._server.world.chats
+        sent = self._host.do(lambda: self._server.sent(chat) if chat in known else [])
+        return [_telegram_shown(message) for message in sent]
+
+    def measure(self, text: str) -> int:
+        return utf16_len(text)
+
+    def be_slow(self) -> None:
+        self._host.freeze(SLOW_S)
+
+    def refuse_once(self) -> None:
+        self._host.do(lambda: self._server.trouble("sendMessage", status=429, retry_after=1))
+
+    def refuse_room(self) -> None:
+        def kick() -> None:
+            self._server.world.chat(GROUP)
+            self._server.acts.block(GROUP, "bot was kicked from the supergroup chat")
+
+        self._host.do(kick)
+
+    def redeliver(self, stage: Stage, times: int) -> None:
+        server = self._server
+        again = [server.acts.updates[-1]] * times
+        self._host.do(lambda: server.redeliver(*again, renumbered=True))
+
+    def attach(self, text: str, size_bytes: int) -> None:
+        content = b"x" * size_bytes
+        self._host.do(lambda: self._server.attach("document", content, caption=text))
+
+    def close(self) -> None:
+        self._host.close()
+
+
+def _telegram_shown(message: Mapping[str, Json]) -> Shown:
+    text = str(message.get("text") or message.get("caption") or "")
+    wide = text.encode("utf-16-le")
+    spans = [one for one in message.get("entities", ()) if one["type"] == "bold"]
+    bold = [wide[2 * one["offset"] : 2 * (one["offset"] + one["length"])] for one in spans]
+    return Shown(text, tuple(each.decode("utf-16-le") for each in bold))
+
+
+class LedgerPeer:
+    """The service of the crash tests: it takes a message under its key once."""
+
+    name = "scripted"
+    limit = 4_000
+
+    def __init__(self) -> None:
+        self._host = Hosted(partial(Ledger, "idempotent"))
+        self._ledger = self._host.server
+        self.program = ("homarus.testing.gateway", ("--ledger", self._ledger.url))
+        self.go_down, self.come_up = self._host.go_down, self._host.come_up
+        self._last = ""
+
+    def section(self) -> Mapping[str, Any]:
+        return {"scripted": {"allowFrom": [ANN]}}
+
+    def arrive(self, stage: Stage) -> None:
+        """It asks for what came, whenever it is there."""
+
+    def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        assert not room
+        self._last = uuid4().hex
+        offer = Offer(text=text, chat=who, id=self._last)
+        self._host.do(lambda: self._ledger.offer(offer))
+
+    def call(self, text: str) -> str:
+        return text
+
+    def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
+        sends = self._host.do(lambda: list(self._ledger.books.sends))
+        return [_markdown_shown(send.text) for send in sends if send.chat == who]
+
+    def measure(self, text: str) -> int:
+        return utf16_len(text)
+
+    def be_slow(self) -> None:
+        self._trouble(LedgerTrouble(wait_s=SLOW_S))
+
+    def refuse_once(self) -> None:
+        self._trouble(LedgerTrouble(taken=False, status=429, after_s=1))
+
+    def redeliver(self, stage: Stage, times: int) -> None:
+        offer = Offer(text="again", chat=ANN, id=self._last, copies=times)
+        text = self._ledger.books.messages[self._last].text
+        self._host.do(lambda: self._ledger.offer(offer.model_copy(update={"text": text})))
+
+    def close(self) -> None:
+        self._host.close()
+
+    def _trouble(self, trouble: LedgerTrouble) -> None:
+        self._host.do(lambda: self._ledger.books.troubles.append(trouble))
+
+
+def _markdown_shown(text: str) -> Shown:
+    return Shown(text, tuple(re.findall(r"\*\*(.+?)\*\*", text)))
+
+
+class WebchatPeer:
+    """A client on the gateway's WebSocket; what is shown is the history it is given."""
+
+    name = "webchat"
+    limit = UNLIMITED  # an answer is one message there
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._identity: Identity | None = None
+        self._last: dict[str, str] = {}
+
+    def section(self) -> Mapping[str, Any]:
+        return {}
+
+    def arrive(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        assert not room
+        self._last = {"sessionKey": "main", "message": text, "idempotencyKey": str(uuid4())}
+        self.ask("chat.send", self._last, token=TOKEN if who == ANN else "guess")
+
+    def call(self, text: str) -> str:
+        return text
+
+    def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
+        if who != ANN:
+            return []
+        history = self.ask("chat.history", {"sessionKey": "main"})
+        said = [one for one in history["messages"] if one["role"] == "assistant"]
+        parts = [part for one in said for part in one["content"]]
+        return [_markdown_shown(part["text"]) for part in parts if part["type"] == "text"]
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    def redeliver(self, stage: Stage, times: int) -> None:
+        async def main(link: Link) -> None:
+            for _ in range(times):
+                await link.call("chat.send", self._last)
+
+        self._visit(main)
+
+    def attach(self, text: str, size_bytes: int) -> None:
+        content = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * size_bytes).decode()
+        file = {"type": "image", "mimeType": "image/png", "fileName": "a.png", "content": content}
+        asked = {"sessionKey": "main", "message": text, "idempotencyKey": str(uuid4())}
+        self.ask("chat.send", {**asked, "attachments": [file]})
+
+    def ask(self, method: str, params: Mapping[str, Json], token: str = TOKEN) -> Any:
+        return self._visit(lambda link: link.call(method, params), token)
+
+    def close(self) -> None:
+        """The gateway goes with the stage."""
+
+    def _visit(self, act: Callable[[Link], Awaitable[Any]], token: str = TOKEN) -> Any:
+        stage = self._stage
+        assert stage is not None
+        self._identity = self._identity or Identity.load_or_create(stage.folder / "client.json", 1)
+        guest = Guest(secret=Secret(token), identity=self._identity)
+
+        async def main() -> Any:
+            async with asyncio.timeout(GUARD_S), open_link(stage.url, guest) as link:
+                return await act(link)
+
+        return asyncio.run(main())
+
+
+class TerminalPeer:
+    """A person at a pseudo-terminal with `homarus chat`; what is shown is what is on it."""
+
+    name = "terminal"
+    limit = UNLIMITED
+
+    def __init__(self) -> None:
+        self._terminal: Terminal | None = None
+        self._typed: list[str] = []
+        self._read = b""
+
+    def section(self) -> Mapping[str, Any]:
+        return {}
+
+    def arrive(self, stage: Stage) -> None:
+        self.close()
+        self._terminal = Terminal(stage.home, "chat")
+        self._terminal.wait_for("> ")
+
+    def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        assert self._terminal and who == ANN and not room
+        self._typed.append(text)
+        self._terminal.type(text)
+
+    def call(self, text: str) -> str:
+        return text
+
+    def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
+        terminal = self._terminal
+        assert terminal is not None
+        while select.select([terminal._fd], [], [], 0)[0]:
+            self._read += os.read(terminal._fd, 65_536)
+        # It shows what would hide as an escape; the joints of emoji are there all the same.
+        screen = PAINT.sub("", self._read.decode(errors="replace")).replace("\\u{200d}", "\u200d")
+        for line in self._typed:
+            screen = screen.replace(line, "", 1)
+        return [_markdown_shown(screen)]
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    def close(self) -> None:
+        if self._terminal:
+            self._terminal.close()
+            self._terminal = None

@@ -1,0 +1,60 @@
+"""Which channel shows which behaviour, and why one cannot.
+
+The suite (test_channel_suite.py) runs every cell that is not listed here. Those of `PEERS` need a
+server nobody here wrote, and run in the peers' tier.
+"""
+
+from typing import Final
+
+import pytest
+
+CHANNELS: Final = ("telegram", "matrix", "irc", "webchat", "terminal", "scripted")
+PEERS: Final = frozenset({"matrix", "irc"})
+
+_OWN: Final = "the gateway's own: whoever reaches it is the owner, and there are no rooms"
+_READ: Final = "nothing is sent: the client reads the conversation itself"
+_FILES: Final = "it carries no files"
+_ITSELF: Final = "the gateway is the service: there is no other to come back"
+
+CANNOT: Final = {
+    ("irc", "redelivery"): "a server says everything once, to who is there",
+    ("terminal", "redelivery"): "what is typed twice is meant twice",
+    ("irc", "refused for now"): "a server refuses for good, or takes it",
+    ("matrix", "refused for now"): "Synapse limits by the second; its adapter's tests cover it",
+    ("webchat", "slow sends"): _READ,
+    ("terminal", "slow sends"): _READ,
+    ("webchat", "refused for now"): _READ,
+    ("terminal", "refused for now"): _READ,
+    ("webchat", "refused for good"): _READ,
+    ("terminal", "refused for good"): _READ,
+    ("scripted", "refused for good"): "it has no rooms; courier tests cover it",
+    ("terminal", "stranger"): _OWN,
+    ("webchat", "rooms"): _OWN,
+    ("terminal", "rooms"): _OWN,
+    ("scripted", "rooms"): "it has none",
+    ("irc", "large file"): _FILES,
+    ("terminal", "large file"): _FILES,
+    ("scripted", "large file"): _FILES,
+    ("irc", "killed before it was kept"): "nobody says again what was read and not kept",
+    ("webchat", "service restarts"): _ITSELF,
+    ("terminal", "service restarts"): _ITSELF,
+}
+
+
+# Where a message that was kept is killed over; web chat and terminal are in rows 1 to 14 as runs.
+for _own in ("webchat", "terminal", "scripted"):
+    for _row in ("killed before it was kept", "killed"):
+        CANNOT[_own, _row] = "rows 1 to 14 of the failure matrix"
+
+
+def over(behaviour: str) -> pytest.MarkDecorator:
+    """The stages of every channel that shows a behaviour."""
+    return pytest.mark.parametrize(
+        "stage",
+        [
+            pytest.param(channel, marks=pytest.mark.peers if channel in PEERS else ())
+            for channel in CHANNELS
+            if (channel, behaviour) not in CANNOT
+        ],
+        indirect=True,
+    )

@@ -1,0 +1,220 @@
+"""One contract over every channel: the gateway as a person runs it, judged by the service.
+
+Each test is a column of the table in channel_table.py, each of its stages a channel.
+"""
+
+import json
+from typing import Any, cast
+
+import pytest
+
+from homarus.core.errors import HomarusError
+from homarus.testing.model_server import ModelServer, Say
+from tests.contract.channel_stage import (
+    ANN,
+    EVE,
+    Attaches,
+    Hampers,
+    Redelivers,
+    Restarts,
+    Stage,
+    wait_for,
+)
+from tests.contract.channel_table import CANNOT, CHANNELS, over
+
+pytestmark = pytest.mark.timeout(300)
+
+VERBATIM = {"webchat", "scripted"}  # a program gets the model's words, and shows them its way
+UNICODE = "naïve €, 👩‍👩‍👧 ünï 漢字"
+HOSTILE = (
+    "<b>never closed *nor _this `nor this\n"
+    "<script>alert(1)</script> &lt;i&gt; &amp; [x](javascript:alert(2)) @everyone @here\n"
+    "\u202eturned\u202c \x1b[31mred\x07 \x02\x0304,05x \x01ACTION y\x01\r\nQUIT :gone\r\n"
+    "</b></i></pre> <a href='x\" onclick='1'>z</a> [[_]] ```` | a | b\n|--|\n> > > deep\n"
+    "```py\nthe very end"
+)
+
+
+def asked(model: ModelServer) -> list[str]:
+    """What the model was asked, each time: the last message."""
+    return [json.dumps(one.body["messages"][-1], ensure_ascii=False) for one in model.requests]
+
+
+def converse(stage: Stage, question: str, answer: str, **where: Any) -> None:
+    """One turn, to its end."""
+    stage.model.script([Say(answer)])
+    stage.peer.write(question, **where)
+    stage.wait_shown(answer, **where)
+
+
+@over("text both ways")
+def test_words_arrive_as_they_were_written_both_ways(stage: Stage) -> None:
+    stage.start()
+    converse(stage, f"one {UNICODE}", f"answer {UNICODE}")
+    converse(stage, "two", "second answer")
+    assert f"one {UNICODE}" in asked(stage.model)[0]
+    assert len(stage.model.requests) == 2
+    assert stage.times(f"answer {UNICODE}") == stage.times("second answer") == 1
+
+
+@over("splitting")
+def test_a_long_answer_comes_in_parts_that_fit_and_loses_no_word(stage: Stage) -> None:
+    stage.start()
+    peer = stage.peer
+    least = min(peer.limit, 4_000)
+    words = [f"w{number:04}👩‍👩‍👧€" for number in range(3 * least // peer.measure("w0000👩‍👩‍👧€ "))]
+    text = " ".join(words)
+    stage.model.script([Say(text)])
+    peer.write("tell me everything")
+    shown = stage.wait_shown(words[-1])
+    assert all(peer.measure(one.text) <= peer.limit for one in shown)
+    assert peer.limit > least or len(shown) >= 3
+    told = " ".join(one.text for one in shown).split()
+    assert [word for word in told if word in set(words)] == words
+
+
+@over("formatting")
+def test_bold_is_bold_in_the_way_of_the_service(stage: Stage) -> None:
+    stage.start()
+    stage.model.script([Say("this is **important** and `code` is_not_italic\n\n- one\n- two")])
+    stage.peer.write("format it")
+    shown = stage.wait_shown("important", "two")
+    assert ("important",) in [one.bold for one in shown]
+    text = "\n".join(one.text for one in shown)
+    assert "is_not_italic" in text and "one" in text
+
+
+@over("redelivery")
+def test_what_is_delivered_a_hundred_times_is_answered_once(stage: Stage) -> None:
+    stage.start()
+    batch = getattr(stage.peer, "batch", 1)
+    for number in range(batch):
+        converse(stage, f"hear me {number}", f"heard<{number}>")
+    cast("Redelivers", stage.peer).redeliver(stage, 99)
+    converse(stage, "and then?", "the end")
+    assert [stage.times(f"heard<{number}>") for number in range(batch)] == [1] * batch
+    assert len(stage.model.requests) == len(stage.rows()) == batch + 1
+    if stage.peer.name != "webchat":  # where the gateway itself remembers what it was asked
+        assert sum(row.duplicates for row in stage.rows()) == 99
+
+
+@over("slow sends")
+def test_a_slow_service_gets_everything_once_and_in_order(stage: Stage) -> None:
+    stage.start()
+    converse(stage, "first", "answer 1")
+    stage.model.script([Say("answer 2")], [Say("answer 3")])
+    stage.peer.write("second")
+    cast("Hampers", stage.peer).be_slow()
+    stage.wait_shown("answer 2")
+    stage.peer.write("third")
+    shown = stage.wait_shown("answer 3")
+    assert [one.text for one in shown] == ["answer 1", "answer 2", "answer 3"]
+
+
+@over("refused for now")
+def test_what_is_refused_for_now_is_sent_later(stage: Stage) -> None:
+    stage.start()
+    cast("Hampers", stage.peer).refuse_once()
+    converse(stage, "hello", "after a while")
+    stage.stay_quiet()
+    assert stage.times("after a while") == 1
+
+
+@over("refused for good")
+def test_what_is_refused_for_good_is_given_up_aloud_and_the_rest_goes_on(stage: Stage) -> None:
+    stage.start()
+    peer = stage.peer
+    cast("Hampers", peer).refuse_room()
+    stage.model.script([Say("never seen")])
+    peer.write(peer.call("are you there?"), room=True)
+    wait_for(
+        lambda: [one for one in stage.parcels() if one.state == "dead"], "the parcel is given up"
+    )
+    assert "was given up" in stage.log
+    converse(stage, "and here?", "here I am")
+    assert stage.times("never seen", room=True) == 0
+
+
+@over("stranger")
+def test_a_stranger_is_not_heard(stage: Stage) -> None:
+    stage.start()
+    try:
+        stage.peer.write("the password is swordfish", who=EVE)
+    except HomarusError:
+        assert stage.peer.name == "webchat"  # she is not even connected
+    else:
+        stage.wait_shown("homarus pairing approve", who=EVE)
+        stage.peer.write("swordfish, I said", who=EVE)
+    converse(stage, "hello", "hello Ann")
+    stage.stay_quiet()
+    assert len(stage.model.requests) == 1 and "swordfish" not in str(asked(stage.model))
+    assert stage.times("homarus pairing approve", who=EVE) <= 1
+    assert "swordfish" not in stage.log + stage.output
+
+
+@over("rooms")
+def test_in_a_room_it_answers_who_calls_it_and_nobody_else(stage: Stage) -> None:
+    stage.start()
+    peer = stage.peer
+    peer.write("the tide is high", room=True)
+    peer.write(peer.call("do as I say"), who=EVE, room=True)
+    stage.model.script([Say("high water at six")])
+    peer.write(peer.call("when is high water?"), room=True)
+    stage.wait_shown("high water at six", room=True)
+    stage.stay_quiet()
+    assert len(stage.model.requests) == 1
+    assert len(stage.peer.shown(room=True)) == 1
+    told = asked(stage.model)[0]
+    assert "when is high water?" in told and "the tide is high" in told
+    assert "do as I say" not in told
+
+
+@over("hostile markup")
+def test_hostile_words_of_the_model_break_nothing(stage: Stage) -> None:
+    stage.start()
+    stage.model.script([Say(HOSTILE)])
+    stage.peer.write("do your worst")
+    shown = stage.wait_shown("the very end")
+    text = "\n".join(one.text for one in shown)
+    assert "alert(1)" in text and "turned" in text and "deep" in text
+    if stage.peer.name not in VERBATIM:
+        assert not any(mark in text for mark in "\x1b\x01\x07")
+    converse(stage, "still there?", "still here")
+
+
+@over("large file")
+def test_a_file_that_is_too_large_is_told_and_the_words_are_answered(stage: Stage) -> None:
+    stage.start()
+    peer = cast("Attaches", stage.peer)
+    stage.model.script([Say("I cannot see it")])
+    if stage.peer.name == "webchat":
+        with pytest.raises(HomarusError, match=r"(?i)large|limit|MB|bytes"):
+            peer.attach("look at this", 6_000_000)
+        assert not stage.model.requests
+        stage.peer.write("then without it")
+    else:
+        peer.attach("look at this", 200_000)
+    stage.wait_shown("I cannot see it")
+    assert stage.peer.name == "webchat" or "larger than" in asked(stage.model)[0]
+
+
+@over("service restarts")
+def test_a_service_that_was_away_is_found_again(stage: Stage) -> None:
+    stage.start()
+    converse(stage, "before", "answer before")
+    peer = cast("Restarts", stage.peer)
+    peer.go_down()
+    stage.stay_quiet()
+    peer.come_up()
+    converse(stage, "after", "answer after")
+    assert stage.times("answer after") == 1 and len(stage.model.requests) == 2
+
+
+def test_every_cell_of_the_table_is_run_or_has_its_reason() -> None:
+    behaviours = {
+        "text both ways", "splitting", "formatting", "redelivery", "slow sends", "refused for now",
+        "refused for good", "stranger", "rooms", "hostile markup", "large file", "service restarts",
+    }  # fmt: skip
+    for (channel, behaviour), reason in CANNOT.items():
+        assert channel in CHANNELS and behaviour in behaviours and reason
+    assert ANN != EVE

@@ -1,0 +1,230 @@
+"""The peers of the channels' contract that nobody here wrote: ngircd and Synapse."""
+
+import asyncio
+import base64
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from homarus.channels.irc.line import read_text
+from tests.contract.channel_stage import ANN, EVE, GUARD_S, Shown, Stage, wait_for
+from tests.peers.ircd import Ircd, Person, ngircd
+from tests.peers.matrix_bot import new_bot
+from tests.peers.synapse import People, Synapse
+
+T = TypeVar("T")
+
+SLOW_S = 2.0
+
+
+class IrcPeer:
+    """ngircd, with people who use pydle: what it passed on to them is what was shown."""
+
+    name = "irc"
+    limit = 350
+    nick, room = "lobster", "#reef"
+
+    def __init__(self, folder: Path) -> None:
+        self._running = ngircd(folder)
+        self.server: Ircd = self._running.__enter__()
+        self._people: dict[str, Person] = {}
+        self._arrivals = 0
+        self._enter()
+
+    def section(self) -> Mapping[str, Any]:
+        return {
+            "irc": {
+                "host": "127.0.0.1",
+                "port": self.server.port,
+                "tls": False,
+                "nick": self.nick,
+                "channels": [self.room],
+                "allowFrom": [f"{ANN}!~{ANN}@127.0.0.1"],
+                "groups": {self.room: {}},
+            }
+        }
+
+    def arrive(self, stage: Stage) -> None:
+        ann = self._people[ANN]
+        ann.wait(lambda: len(ann.saw("join", by=self.nick)) > self._arrivals, GUARD_S)
+        self._arrivals = len(ann.saw("join", by=self.nick))
+
+    def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        self._people[who].say(self.room if room else self.nick, text)
+
+    def call(self, text: str) -> str:
+        return f"{self.nick}: {text}"
+
+    def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
+        person = self._people[who]
+        found = person.saw("message", by=self.nick, target=self.room if room else who)
+        return [_irc_shown(event["text"]) for event in found]
+
+    def measure(self, text: str) -> int:
+        return len(text.encode())
+
+    def go_down(self) -> None:
+        self.server.stop(signal.SIGKILL)
+        for person in self._people.values():
+            person.leave()
+
+    def come_up(self) -> None:
+        self.server.start()
+        self._enter()
+        ann = self._people[ANN]
+        ann.wait(lambda: ann.saw("join", by=self.nick), GUARD_S)
+
+    def be_slow(self) -> None:
+        self.server.freeze()
+        process = self.server.process
+        assert process is not None
+        threading.Timer(SLOW_S, _go_on, (process,)).start()
+
+    def refuse_room(self) -> None:
+        ann = self._people[ANN]
+        ann.do("set_mode", self.room, "+m")
+        ann.do("message", self.room, "quiet now")
+        eve = self._people[EVE]
+        eve.wait(lambda: eve.saw("message", by=ANN, text="quiet now"))
+
+    def close(self) -> None:
+        for person in self._people.values():
+            person.leave()
+        self._running.__exit__(None, None, None)
+
+    def _enter(self) -> None:
+        for nick in (ANN, EVE):
+            person = self._people[nick] = Person(self.server.port, nick)
+            person.wait(partial(person.saw, "ready"))
+            person.join(self.room)
+
+
+def _go_on(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGCONT)
+
+
+def _irc_shown(text: str) -> Shown:
+    return Shown(read_text(text, ""), tuple(re.findall("\x02(.+?)\x02", text)))
+
+
+class MatrixPeer:
+    """Synapse, with people who use matrix-nio."""
+
+    name = "matrix"
+    limit = 4_000
+    batch = 12  # one, and eleven that are told again nine times
+
+    def __init__(self, server: Synapse, people: People) -> None:
+        self.server = server
+        self.bot = new_bot(server, "Lobster")
+        self._who = {name: people.new(name) for name in (ANN, EVE)}
+        self._rooms: dict[str, str] = {}
+        self._stage: Stage | None = None
+        self._place: Mapping[str, Any] | None = None  # how far was read before all but the first
+        self.room = _now(
+            self._who[ANN].create("Reef", self.bot.id, self._who[EVE].id, preset="private_chat")
+        )
+        _now(self._who[EVE].do("join", room=self.room))
+
+    def section(self) -> Mapping[str, Any]:
+        return {
+            "matrix": {
+                "homeserver": self.server.url,
+                "accessToken": self.bot.token,
+                "allowFrom": [self._who[ANN].id],
+                "groups": {self.room: {}},
+                "mediaMaxMb": 0.1,
+            }
+        }
+
+    def arrive(self, stage: Stage) -> None:
+        self._stage = stage
+        for name, person in self._who.items():
+            if name not in self._rooms:
+                self._rooms[name] = _now(person.dm(self.bot.id))
+        for room, who in ((self.room, ANN), *((self._rooms[name], name) for name in self._who)):
+            wait_for(partial(self._is_in, room, who), f"the bot is in {room}")
+
+    def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        assert self._stage is not None
+        self._place = self._place or self._stage.cursor("matrix:default")
+        _now(self._who[who].say(self.room if room else self._rooms[who], text))
+
+    def call(self, text: str) -> str:
+        return f"{self.bot.id} {text}"
+
+    def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
+        events = _now(self._who[who].shown(self.room if room else self._rooms[who]))
+        ours = [one for one in events if one["sender"] == self.bot.id and one.get("body")]
+        return [_matrix_shown(one) for one in ours if "Edit" not in one["class"]]
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    def go_down(self) -> None:
+        self.server.stop(signal.SIGKILL)
+
+    def come_up(self) -> None:
+        self.server.start()
+
+    def be_slow(self) -> None:
+        process = self.server._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        threading.Timer(SLOW_S, _go_on, (process,)).start()
+
+    def refuse_room(self) -> None:
+        ann = self._who[ANN].id
+        who = {"type": "m.id.user", "user": ann}
+        asked = {"type": "m.login.password", "identifier": who, "password": "secret"}
+        token = self.server.ask("POST", "/_matrix/client/v3/login", asked)["access_token"]
+        levels = {"users": {self.bot.id: -1}, "events_default": 0}
+        place = f"/_matrix/client/v3/rooms/{quote(self.room)}/state/m.room.power_levels"
+        self.server.ask("PUT", place, levels, token)
+
+    def redeliver(self, stage: Stage, times: int) -> None:
+        """A gateway that had read less far is told by Synapse what it was told before."""
+        assert self._place is not None
+        again = self.batch - 1
+        assert times % again == 0
+        for number in range(1, times // again + 1):
+            stage.kill()
+            stage.rewind("matrix:default", self._place)
+            stage.start()
+            counted = partial(self._duplicates, stage, number * again)
+            wait_for(counted, "Synapse says everything again")
+
+    def attach(self, text: str, size_bytes: int) -> None:
+        data = base64.b64encode(b"x" * size_bytes).decode()
+        ann = self._who[ANN]
+        url = _now(ann.do("upload", data=data, mime="application/octet-stream", name=text))
+        content = {"msgtype": "m.file", "body": text, "url": url, "filename": "big.bin"}
+        content["info"] = {"size": size_bytes}
+        _now(ann.send(self._rooms[ANN], content))
+
+    def close(self) -> None:
+        """The server is everybody's."""
+
+    def _duplicates(self, stage: Stage, count: int) -> bool:
+        return sum(row.duplicates for row in stage.rows()) >= count
+
+    def _is_in(self, room: str, who: str) -> bool:
+        return self.bot.id in _now(self._who[who].do("members", room=room))
+
+
+def _now(act: Awaitable[T]) -> T:
+    async def main() -> T:
+        return await act
+
+    return asyncio.run(main())
+
+
+def _matrix_shown(event: Mapping[str, Any]) -> Shown:
+    bold = re.findall(r"<strong>(.+?)</strong>", str(event.get("formatted_body") or ""))
+    return Shown(str(event["body"]), tuple(bold))

@@ -1,0 +1,194 @@
+"""A real IRC server, ngircd, and people on it: pydle, each in a process of their own."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.peers.install import debian, venv
+
+PYDLE = Path(__file__).parents[2] / "requirements" / "pydle.lock"
+READY_S = 60.0
+CONFIG = """
+[Global]
+Name = irc.test
+Info = a server for tests
+AdminInfo1 = nobody
+Listen = 127.0.0.1
+{ports}
+{password}
+[Limits]
+MaxConnectionsIP = 0
+MaxNickLength = 30
+{penalty}
+[Options]
+DNS = no
+Ident = no
+PAM = no
+SyslogFacility = local1
+{tls}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Ircd:
+    """The server: it can be stopped and started again on its port."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    password: str = ""
+    certificate: Path | None = None  # its key lies beside it, as key.pem
+    penalty: bool = False  # pydle asks too much at once for a server that punishes that
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        assert self.process is None
+        config = self.folder / f"ngircd-{self.port}.conf"
+        config.write_text(self._config(), encoding="utf-8")
+        program = shutil.which("ngircd") or "/usr/sbin/ngircd"
+        with (self.folder / f"ngircd-{self.port}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, "-n", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        deadline_s = time.monotonic() + READY_S
+        while True:
+            assert self.process.poll() is None, self.log
+            try:
+                socket.create_connection(("127.0.0.1", self.port), READY_S).close()
+            except OSError:
+                assert time.monotonic() < deadline_s, self.log
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process:
+            self.process.send_signal(how)
+            self.process.send_signal(signal.SIGCONT)
+            self.process.wait(READY_S)
+            self.process = None
+
+    def freeze(self) -> None:
+        assert self.process
+        self.process.send_signal(signal.SIGSTOP)
+
+    @property
+    def log(self) -> str:
+        return (self.folder / f"ngircd-{self.port}.log").read_text(errors="replace")
+
+    def _config(self) -> str:
+        tls = ""
+        if self.certificate:
+            key = self.certificate.with_name("key.pem")
+            tls = f"[SSL]\nPorts = {self.port}\nCertFile = {self.certificate}\nKeyFile = {key}"
+        return CONFIG.format(
+            ports="" if tls else f"Ports = {self.port}",
+            password=f"Password = {self.password}" if self.password else "",
+            penalty="" if self.penalty else "MaxPenaltyTime = 0",
+            tls=tls,
+        )
+
+
+@contextmanager
+def ngircd(folder: Path, **options: Any) -> Iterator[Ircd]:
+    """The server, running until the block ends."""
+    debian(ngircd="ngircd")
+    server = Ircd(folder, **options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+class Person:
+    """Somebody on the server. `events` is all they saw."""
+
+    def __init__(self, port: int, nick: str) -> None:
+        self.nick = nick
+        self.events: list[dict[str, str]] = []
+        self._more = threading.Condition()
+        self._process = subprocess.Popen(
+            [str(venv(PYDLE)), str(Path(__file__).with_name("irc_person.py")), str(port), nick],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"},
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def do(self, name: str, *args: str) -> None:
+        """Call a method of pydle's client."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps({"do": name, "args": args}) + "\n")
+        self._process.stdin.flush()
+
+    def say(self, target: str, text: str) -> None:
+        self.do("message", target, text)
+
+    def join(self, room: str) -> None:
+        self.do("join", room)
+        self.wait(lambda: self.saw("join", by=self.nick, target=room))
+
+    def saw(self, kind: str, **fields: str) -> list[dict[str, str]]:
+        """The events with these fields."""
+        wanted = {"kind": kind, **fields}.items()
+        return [event for event in list(self.events) if wanted <= event.items()]
+
+    def messages(self, target: str = "") -> list[str]:
+        """What was said to them, or in a room, in order."""
+        found = self.saw("message", target=target or self.nick)
+        return [event["text"] for event in found]
+
+    def wait(self, done: Callable[[], object], guard_s: float = READY_S) -> None:
+        """Until it is so."""
+        deadline_s = time.monotonic() + guard_s
+        with self._more:
+            while not done():
+                left_s = deadline_s - time.monotonic()
+                assert left_s > 0, f"{self.nick} did not see it: {self.events[-20:]}"
+                assert self._process.poll() is None, f"{self.nick} left: {self.events[-20:]}"
+                self._more.wait(min(left_s, 0.5))
+
+    def leave(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            with self._more:
+                self.events.append(json.loads(line))
+                self._more.notify_all()
+
+
+@contextmanager
+def person(port: int, nick: str) -> Iterator[Person]:
+    """Somebody who is there until the block ends."""
+    made = Person(port, nick)
+    try:
+        made.wait(lambda: made.saw("ready"))
+        yield made
+    finally:
+        made.leave()

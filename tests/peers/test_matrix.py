@@ -1,0 +1,523 @@
+"""The Matrix channel on a real Synapse, with people who use matrix-nio."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.channels.matrix.api import Homeserver, Refused
+from homarus.core.errors import MediaTooLarge, SendFailed
+from homarus.core.message import Address, Media
+from tests.peers.matrix_bot import Bot, Desk, new_bot, out, reading, running
+from tests.peers.synapse import MAX_UPLOAD_BYTES, WAIT_S, People, Person, Synapse
+
+pytestmark = pytest.mark.peers
+
+HOSTILE = (
+    'tab\t, line\nend, "quotes", & <b>, @everyone @room, 👩‍👩‍👧 \u202e \x1b[31m \x00, '
+    + "x" * 3_000
+)
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@dataclass
+class Stage:
+    """A person, a bot that runs, and a room they share."""
+
+    person: Person
+    bot: Bot
+    channel: Any
+    desk: Desk
+    room: str
+
+    async def ask(self, method: str, path: str, data: dict[str, Any] | None = None) -> Any:
+        """A request in the bot's name."""
+        return await asyncio.to_thread(
+            self.bot.server.ask, method, f"/_matrix/client{path}", data, self.bot.token
+        )
+
+    async def seen(self, event_id: str) -> dict[str, Any]:
+        """An event of ours, as matrix-nio understood it."""
+        (event, *_) = await self.person.sees(self.room, lambda one: one["id"] == event_id)
+        return event
+
+
+@dataclass
+class Scene:
+    synapse: Synapse
+    people: People
+
+    def play(
+        self,
+        body: Callable[[Stage], Awaitable[None]],
+        *,
+        direct: bool = True,
+        **settings: Any,
+    ) -> None:
+        async def main() -> None:
+            bot = new_bot(self.synapse)
+            person = await asyncio.to_thread(self.people.new, "alice")
+            channel, desk = bot.channel(**settings), Desk()
+            async with running(channel, desk):
+                if direct:
+                    room = await person.dm(bot.id)
+                else:
+                    room = await person.create("Kitchen", bot.id)
+                await reading(channel, room)
+                await body(Stage(person, bot, channel, desk, room))
+
+        asyncio.run(main())
+
+
+@pytest.fixture
+def scene(synapse: Synapse, people: People) -> Scene:
+    return Scene(synapse, people)
+
+
+def test_words_go_both_ways_in_private(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        event = await stage.person.say(stage.room, "hello 👋\nthere")
+        (inbound,) = await stage.desk.received(1)
+        assert (inbound.id, inbound.text, inbound.sender) == (
+            event,
+            "hello 👋\nthere",
+            stage.person.id,
+        )
+        assert inbound.address == Address("matrix", stage.room)
+        assert inbound.occasion.kind == "direct" and inbound.occasion.name == "Alice"
+        assert not inbound.occasion.is_bot and not inbound.occasion.mentioned
+        assert inbound.at_ms > 1_700_000_000_000
+        receipt = await stage.channel.send(out(stage.room, "hi yourself", "k1"))
+        shown = await stage.seen(receipt.message_id)
+        assert (shown["class"], shown["body"]) == ("RoomMessageText", "hi yourself")
+        assert shown["sender"] == stage.bot.id
+        assert shown["source"]["content"]["m.mentions"] == {}
+
+    scene.play(body)
+
+
+def test_a_person_sees_that_a_message_was_read_and_that_we_are_typing(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        to = Address("matrix", stage.room)
+        event = await stage.person.say(stage.room, "hello")
+        await stage.desk.received(1)
+        await stage.channel.show_typing(to, on=True)
+        await stage.channel.show_typing(to, on=False)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                read = await stage.person.do("read", room=stage.room)
+                signs = await stage.person.do("typing", room=stage.room)
+                was_read = f"{stage.bot.id} {event}" in read
+                if was_read and [stage.bot.id] in signs and signs[-1] == []:
+                    break
+                await asyncio.sleep(0.02)
+
+    scene.play(body)
+
+
+def test_a_room_is_a_group_and_says_who_is_meant(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        other = "@somebody:else.org"
+        pill = f'<a href="https://matrix.to/#/{stage.bot.id}">Homarus</a>: you?'
+        said: list[tuple[str, dict[str, Any]]] = [
+            ("just talking", {"m.mentions": {}}),
+            ("you there", {"m.mentions": {"user_ids": [stage.bot.id]}}),
+            ("somebody else", {"m.mentions": {"user_ids": [other]}}),
+            ("everybody", {"m.mentions": {"room": True}}),
+            ("Homarus: typed by hand", {"m.mentions": {}}),
+            (
+                "Homarus: you?",
+                {"format": "org.matrix.custom.html", "formatted_body": pill},
+            ),
+        ]
+        for text, more in said:
+            await stage.person.say(stage.room, text, **more)
+        got = await stage.desk.received(len(said))
+        assert {(one.occasion.kind, one.occasion.title) for one in got} == {("group", "Kitchen")}
+        meant = [(one.occasion.mentioned, one.occasion.elsewhere) for one in got]
+        nobody, us, others = (False, False), (True, False), (False, True)
+        assert meant == [nobody, us, others, others, us, us]
+
+    scene.play(body, direct=False, autoJoin="always")
+
+
+def test_a_third_person_makes_a_private_room_a_group(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        await stage.person.say(stage.room, "we are alone")
+        await stage.desk.received(1)
+        third = await asyncio.to_thread(scene.people.new, "carol")
+        await stage.person.do("invite", room=stage.room, user=third.id)
+        await third.do("join", room=stage.room)
+        await stage.person.say(stage.room, "no longer")
+        kinds = [one.occasion.kind for one in await stage.desk.received(2)]
+        assert kinds == ["direct", "group"]
+
+    scene.play(body)
+
+
+def test_notices_are_told_apart_and_emotes_name_who_does_it(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        await stage.person.send(stage.room, {"msgtype": "m.notice", "body": "beep"})
+        await stage.person.send(stage.room, {"msgtype": "m.emote", "body": "waves"})
+        notice, emote = await stage.desk.received(2)
+        assert notice.occasion.is_bot and notice.text == "beep"
+        assert not emote.occasion.is_bot and emote.text == "* Alice waves"
+
+    scene.play(body)
+
+
+def test_what_makes_no_sense_is_passed_over_and_the_rest_is_read(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        strange: list[dict[str, Any]] = [
+            {"msgtype": "m.text", "body": "  "},
+            {"msgtype": "m.image", "url": 5, "info": "none", "body": "7"},
+            {"msgtype": "m.text", "body": "related", "m.relates_to": "nothing"},
+            {"msgtype": "m.unheard.of", "body": "?"},
+            {"msgtype": "m.key.verification.request", "body": "verify me"},
+        ]
+        for content in strange:
+            await stage.person.send(stage.room, content)
+        await stage.person.say(stage.room, "still there?")
+        got = await stage.desk.received(3)
+        assert [one.text for one in got] == ["", "related", "still there?"]
+        (broken,) = got[0].media
+        assert broken.problem and not broken.ref
+
+    scene.play(body)
+
+
+def test_hostile_words_arrive_unchanged(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        await stage.person.say(stage.room, HOSTILE)
+        (inbound,) = await stage.desk.received(1)
+        assert inbound.text == HOSTILE
+        unmarked = HOSTILE.replace("<", "").replace("&", "")
+        receipt = await stage.channel.send(out(stage.room, unmarked))
+        assert (await stage.seen(receipt.message_id))["body"] == unmarked
+
+    scene.play(body)
+
+
+@pytest.mark.parametrize("worst", ["\x01", "\u2028", "漢", "😀" * 1, '"', "\\"])
+def test_a_part_of_full_length_fits_an_event_and_an_edit_of_it_too(
+    scene: Scene, worst: str
+) -> None:
+    async def body(stage: Stage) -> None:
+        units = len(worst.encode("utf-16-le")) // 2
+        text = worst * (stage.channel.capabilities.text_limit // units)
+        receipt = await stage.channel.send(out(stage.room, text))
+        assert (await stage.seen(receipt.message_id))["body"] == text
+        await stage.channel.edit(Address("matrix", stage.room), receipt.message_id, text[::-1])
+        event = await stage.ask("GET", f"/v3/rooms/{stage.room}/event/{receipt.message_id}")
+        newest = event["unsigned"]["m.relations"]["m.replace"]["content"]["m.new_content"]
+        assert newest["body"] == text[::-1]
+
+    scene.play(body)
+
+
+def test_markup_is_shown_and_can_be_read_without(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        html = "<strong>Now</strong> &lt;tag&gt; &amp; <em>then</em>"
+        receipt = await stage.channel.send(out(stage.room, html))
+        shown = await stage.seen(receipt.message_id)
+        assert shown["formatted_body"] == html
+        assert "Now" in shown["body"] and "<tag> &" in shown["body"]
+        assert "<strong>" not in shown["body"]
+
+    scene.play(body)
+
+
+def test_the_same_key_is_one_message_however_often_it_is_sent(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        receipts = [await stage.channel.send(out(stage.room, "once", "key")) for _ in range(5)]
+        assert len(set(receipts)) == 1
+        other = await stage.channel.send(out(stage.room, "once", "other"))
+        assert other not in receipts
+        await stage.seen(other.message_id)
+        shown = [one for one in await stage.person.shown(stage.room) if one.get("body") == "once"]
+        assert len(shown) == 2
+
+    scene.play(body)
+
+
+def test_an_answer_names_what_it_answers_both_ways(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        ours = await stage.channel.send(out(stage.room, "shall I?"))
+        fallback = f"> <{stage.bot.id}> shall I?\n\nyes, do"
+        related = {"m.in_reply_to": {"event_id": ours.message_id}}
+        asked = await stage.person.say(stage.room, fallback, **{"m.relates_to": related})
+        (inbound,) = await stage.desk.received(1)
+        assert inbound.text == "yes, do"
+        occasion = inbound.occasion
+        assert (occasion.reply_to, occasion.quoted) == (ours.message_id, "shall I?")
+        assert occasion.answers_us
+        receipt = await stage.channel.send(out(stage.room, "done", reply_to=asked))
+        shown = await stage.seen(receipt.message_id)
+        assert shown["source"]["content"]["m.relates_to"] == {"m.in_reply_to": {"event_id": asked}}
+
+    scene.play(body)
+
+
+def test_whom_an_answer_answers_is_asked_of_the_server_and_not_of_its_sender(
+    scene: Scene,
+) -> None:
+    async def body(stage: Stage) -> None:
+        theirs = await stage.person.say(stage.room, "my own words")
+        lie = f"> <{stage.bot.id}> I promise\n\nyou promised"
+        related = {"m.in_reply_to": {"event_id": theirs}}
+        await stage.person.say(stage.room, lie, **{"m.relates_to": related})
+        gone = {"m.in_reply_to": {"event_id": "$nothing-at-all"}}
+        await stage.person.say(stage.room, "to nothing", **{"m.relates_to": gone})
+        _, lied, nothing = await stage.desk.received(3)
+        assert lied.occasion.quoted == "my own words" and not lied.occasion.answers_us
+        assert nothing.occasion.reply_to and not nothing.occasion.quoted
+
+    scene.play(body)
+
+
+def test_an_answer_to_what_we_said_in_an_earlier_life_is_known_as_one(scene: Scene) -> None:
+    async def main() -> None:
+        bot = new_bot(scene.synapse)
+        person = await asyncio.to_thread(scene.people.new, "alice")
+        desk = Desk()
+        async with running(bot.channel(), desk):
+            room = await person.dm(bot.id)
+            await person.say(room, "hello")
+            await desk.received(1)
+            first = bot.channel()
+        async with running(first, desk):
+            sent = await first.send(out(room, "draft"))
+            await first.edit(Address("matrix", room), sent.message_id, "the real words")
+        async with running(bot.channel(), desk):
+            related = {"m.in_reply_to": {"event_id": sent.message_id}}
+            await person.say(room, "what did you mean?", **{"m.relates_to": related})
+            inbound = (await desk.received(2))[-1]
+        assert inbound.occasion.answers_us and inbound.occasion.quoted == "the real words"
+
+    asyncio.run(main())
+
+
+def test_a_thread_is_answered_in_the_thread(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        root = await stage.person.say(stage.room, "a topic")
+        thread = {"rel_type": "m.thread", "event_id": root, "is_falling_back": True}
+        thread |= {"m.in_reply_to": {"event_id": root}}
+        inside = await stage.person.say(stage.room, "a question", **{"m.relates_to": thread})
+        top, inbound = await stage.desk.received(2)
+        assert top.address.thread is None
+        assert inbound.address.thread == root and not inbound.occasion.reply_to
+        plain = await stage.channel.send(out(stage.room, "an answer", thread=root))
+        reply = await stage.channel.send(out(stage.room, "to you", thread=root, reply_to=inside))
+        await stage.seen(reply.message_id)
+        told = await stage.ask("GET", f"/v1/rooms/{stage.room}/relations/{root}/m.thread")
+        ids = [event["event_id"] for event in told["chunk"]]
+        assert {inside, plain.message_id, reply.message_id} == set(ids)
+
+    scene.play(body)
+
+
+@pytest.mark.parametrize(("replies", "starts"), [("off", False), ("always", True)])
+def test_threads_can_be_left_out_or_begun_by_every_message(
+    scene: Scene, replies: str, starts: bool
+) -> None:
+    async def body(stage: Stage) -> None:
+        root = await stage.person.say(stage.room, "a topic")
+        thread = {"rel_type": "m.thread", "event_id": root}
+        await stage.person.say(stage.room, "inside", **{"m.relates_to": thread})
+        threads = [one.address.thread for one in await stage.desk.received(2)]
+        assert threads == [root if starts else None] * 2
+
+    scene.play(body, threadReplies=replies)
+
+
+def test_an_edit_of_a_person_is_told_as_one(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        first = await stage.person.say(stage.room, "helo")
+        new = {"msgtype": "m.text", "body": "hello"}
+        related = {"rel_type": "m.replace", "event_id": first}
+        await stage.person.say(
+            stage.room, "* hello", **{"m.new_content": new, "m.relates_to": related}
+        )
+        before, after = await stage.desk.received(2)
+        assert not before.occasion.is_edit and after.occasion.is_edit
+        assert after.text == "hello" and after.id != before.id
+
+    scene.play(body)
+
+
+def test_what_we_said_can_be_changed_and_taken_back(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        to = Address("matrix", stage.room)
+        sent = await stage.channel.send(out(stage.room, "first"))
+        await stage.channel.edit(to, sent.message_id, "second")
+        await stage.channel.edit(to, sent.message_id, "second")  # changed already
+        last = await stage.channel.send(out(stage.room, "third", replaces=sent.message_id))
+        shown = await stage.seen(last.message_id)
+        assert shown["class"] == "RoomMessageText" and shown["body"] == "* third"
+        event = await stage.ask("GET", f"/v3/rooms/{stage.room}/event/{sent.message_id}")
+        newest = event["unsigned"]["m.relations"]["m.replace"]["content"]["m.new_content"]
+        assert newest["body"] == "third"
+        await stage.channel.delete(to, sent.message_id)
+        await stage.channel.delete(to, sent.message_id)
+        gone = await stage.person.sees(
+            stage.room, lambda one: one.get("redacts") == sent.message_id
+        )
+        assert gone[0]["class"] == "RedactionEvent" and len(gone) == 1
+
+    scene.play(body)
+
+
+def test_only_what_we_said_can_be_changed(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        to = Address("matrix", stage.room)
+        theirs = await stage.person.say(stage.room, "mine")
+        await stage.desk.received(1)
+        for event in (theirs, "$no-such-event"):
+            with pytest.raises(SendFailed) as caught:
+                await stage.channel.edit(to, event, "changed")
+            assert not caught.value.retryable
+
+    scene.play(body)
+
+
+def test_a_reaction_stands_once_and_can_be_taken_away(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        to = Address("matrix", stage.room)
+        event = await stage.person.say(stage.room, "look")
+        for _ in range(3):
+            await stage.channel.react(to, event, "👀")
+        await stage.channel.react(to, event, "✅")
+        (first, second) = await stage.person.sees(
+            stage.room, lambda one: one.get("reacts_to") == event, 2
+        )
+        assert (first["class"], first["key"], second["key"]) == ("ReactionEvent", "👀", "✅")
+        await stage.channel.react(to, event, "")
+        await stage.person.sees(stage.room, lambda one: bool(one.get("redacts")), 2)
+        await stage.channel.react(to, event, "👀")
+        await stage.person.sees(stage.room, lambda one: one.get("reacts_to") == event, 3)
+
+    scene.play(body)
+
+
+def test_files_of_people_can_be_had(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        url = await stage.person.do(
+            "upload", data=base64.b64encode(PNG).decode(), mime="image/png", name="dot.png"
+        )
+        info = {"mimetype": "image/png", "size": len(PNG)}
+        await stage.person.send(
+            stage.room, {"msgtype": "m.image", "body": "dot.png", "url": url, "info": info}
+        )
+        voice = {"msgtype": "m.audio", "body": "a voice", "url": url, "info": {}}
+        await stage.person.send(stage.room, {**voice, "org.matrix.msc3245.voice": {}})
+        said = {"msgtype": "m.file", "body": "look at this", "filename": "a.bin", "url": url}
+        await stage.person.send(stage.room, said)
+        picture, spoken, captioned = await stage.desk.received(3)
+        assert picture.text == "" and captioned.text == "look at this"
+        (media,) = picture.media
+        assert media == Media("image", "image/png", "dot.png", len(PNG), ref=url)
+        assert spoken.media[0].kind == "voice" and captioned.media[0].name == "a.bin"
+        assert await stage.channel.fetch(media, len(PNG)) == PNG
+        with pytest.raises(MediaTooLarge):
+            await stage.channel.fetch(media, len(PNG) - 1)
+        missing = Media(ref="mxc://localhost/nothing")
+        with pytest.raises(SendFailed) as caught:
+            await stage.channel.fetch(missing, 1_000)
+        assert not caught.value.retryable
+
+    scene.play(body)
+
+
+def test_files_of_ours_arrive(scene: Scene, tmp_path: Path) -> None:
+    async def body(stage: Stage) -> None:
+        picture, notes = tmp_path / "dot.png", tmp_path / "notes ü.txt"
+        picture.write_bytes(PNG)
+        notes.write_text("words")
+        media = (
+            Media("image", "image/png", "dot.png", path=str(picture)),
+            Media("document", "text/plain", path=str(notes)),
+        )
+        first = await stage.channel.send(out(stage.room, "both", "k", media=media))
+        again = await stage.channel.send(out(stage.room, "both", "k", media=media))
+        assert first == again
+        image, file = await stage.person.sees(stage.room, lambda one: bool(one.get("url")), 2)
+        assert (image["class"], image["body"]) == ("RoomMessageImage", "both")
+        assert (file["class"], file["body"]) == ("RoomMessageFile", "notes ü.txt")
+        got = await stage.person.do("download", url=image["url"])
+        assert (base64.b64decode(got["data"]), got["mime"]) == (PNG, "image/png")
+        got = await stage.person.do("download", url=file["url"])
+        assert base64.b64decode(got["data"]) == b"words"
+
+    scene.play(body)
+
+
+def test_a_file_that_is_too_large_is_refused_before_and_by_the_server(
+    scene: Scene, tmp_path: Path
+) -> None:
+    async def body(stage: Stage) -> None:
+        assert stage.channel.capabilities.media_max_bytes == MAX_UPLOAD_BYTES
+        big = tmp_path / "big.bin"
+        big.write_bytes(bytes(MAX_UPLOAD_BYTES + 1))
+        gone = Media(path=str(tmp_path / "gone"))
+        for media in (Media(path=str(big)), gone):
+            with pytest.raises(SendFailed) as caught:
+                await stage.channel.send(out(stage.room, "", media=(media,)))
+            assert not caught.value.retryable
+        server = Homeserver(stage.bot.server.url, stage.bot.token)
+        try:
+            with pytest.raises(Refused) as refused:
+                await server.upload(big.read_bytes(), "", "big.bin")
+            assert refused.value.errcode == "M_TOO_LARGE"
+        finally:
+            await server.close()
+
+    scene.play(body)
+
+
+def test_an_event_that_is_too_large_is_refused_for_good(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        with pytest.raises(SendFailed) as caught:
+            await stage.channel.send(out(stage.room, "x" * 70_000))
+        assert not caught.value.retryable
+
+    scene.play(body)
+
+
+def test_somebody_is_written_to_by_name_and_in_the_same_room_the_next_time(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        assert (await stage.channel.send(out(stage.person.id, "here?"))).message_id
+        await stage.person.sees(stage.room, lambda one: one.get("body") == "here?")
+        other = await asyncio.to_thread(scene.people.new, "bob")
+        first = await stage.channel.send(out(f"user:{other.id}", "hello Bob"))
+        second = await stage.channel.send(out(other.id, "still me"))
+        room = await other.invitation()
+        await other.do("join", room=room)
+        for receipt in (first, second):
+            await stage.ask("GET", f"/v3/rooms/{room}/event/{receipt.message_id}")
+        await other.say(room, "hello bot")
+        (inbound,) = await stage.desk.received(1)
+        assert inbound.occasion.kind == "direct" and inbound.address.chat == room
+
+    scene.play(body)
+
+
+def test_a_room_is_found_by_its_alias(scene: Scene) -> None:
+    async def body(stage: Stage) -> None:
+        alias = f"#kitchen-{stage.bot.id[5:13]}:localhost"
+        quoted = alias.replace("#", "%23")
+        await stage.ask("PUT", f"/v3/directory/room/{quoted}", {"room_id": stage.room})
+        for place in (alias, f"room:{stage.room}"):
+            receipt = await stage.channel.send(out(place, f"by {place}"))
+            assert (await stage.seen(receipt.message_id))["body"] == f"by {place}"
+        for place in ("nowhere", "#no-such-room:localhost", "!nowhere:localhost"):
+            with pytest.raises(SendFailed) as caught:
+                await stage.channel.send(out(place, "lost"))
+            assert not caught.value.retryable
+
+    scene.play(body, direct=False, autoJoin="always")

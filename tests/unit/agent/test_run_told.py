@@ -1,0 +1,292 @@
+"""What a run's chat gets of it: shown on the way, sent in blocks or at the end, or not at all."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from homarus.agent.reply.shaping import shape_reply
+from homarus.config import schema
+from homarus.core.errors import (
+    Overloaded,
+)
+from homarus.core.message import (
+    Address,
+    Extras,
+    Inbound,
+    Media,
+    ToolCall,
+)
+from homarus.plugins.hooks import hook
+from homarus.providers.base import Provider
+from homarus.providers.catalog import Model
+from homarus.providers.models import Wish
+from homarus.testing.fakes import ScriptedProvider, say
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Mail, ToolContext, tool
+from tests.unit.agent.running import KEY, Stage, broken_off, message
+
+
+class Shown:
+    """What a chat is shown while a run goes on: notes, and the message that shows it so far."""
+
+    def __init__(self, message_id: str = "") -> None:
+        self.message_id, self.calls = message_id, list[str]()
+        self.look: Callable[[], str] = str
+        self.seen: list[str] = []
+
+    def present(
+        self, asked: Sequence[Inbound], run: str, look: Callable[[], str], interval_s: float
+    ) -> "Shown":
+        self.calls.append(f"show {run} to {','.join(one.id for one in asked)} {interval_s:g}")
+        self.look = look
+        return self
+
+    def note(self, *, typing: bool | None) -> None:
+        if typing and "typing" not in self.calls:
+            self.calls.append("typing")
+        if (text := self.look()) and text not in self.seen:
+            self.seen.append(text)
+
+    async def hold(self) -> str:
+        self.calls.append("hold")
+        return self.message_id
+
+    def release(self, *, taken: bool) -> None:
+        self.calls.append("taken" if taken else "released")
+        if taken:
+            self.message_id = ""
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def parcels(stage: Stage) -> list[tuple[str, str]]:
+    found = asyncio.run(stage.store.journal.parcels())
+    return [(parcel.id, parcel.text) for parcel in found]
+
+
+def streaming(stage: Stage, **defaults: object) -> None:
+    """Have the stage's chat told message by message."""
+    config = schema.Config.model_validate(
+        {"agents": {"defaults": {"blockStreamingDefault": "on", **defaults}}}
+    )
+    stage.runner._shape = lambda session, inbound, thinking, _anew: shape_reply(
+        config, session, inbound, thinking=thinking, text_limit=4_000
+    )
+
+
+LS = ToolCall("c", "ls", {})
+
+
+def test_a_run_is_shown_while_it_goes_on_and_its_answer_takes_the_place_of_that(
+    tmp_path: Path,
+) -> None:
+    shown = Shown("p1")
+    stage = Stage(tmp_path, say("On it.", LS), say("A first line\nand a second."))
+    stage.runner._present = shown.present
+    assert stage.run(message()).status == "answered"
+    assert shown.calls == ["show r1 to 1 6", "typing", "hold", "taken", "close"]
+    assert shown.seen == [
+        "On it.", "On it.\n\nA first line", "On it.\n\nA first line\nand a second.",
+    ]  # fmt: skip
+    found = asyncio.run(stage.store.journal.parcels())
+    assert [(one.text, one.extras.replaces) for one in found] == [
+        ("On it.", "p1"),
+        ("A first line\nand a second.", ""),
+    ]
+
+
+def test_what_goes_wrong_is_said_in_place_of_what_was_shown(tmp_path: Path) -> None:
+    shown = Shown("p1")
+    stage = Stage(tmp_path, Overloaded("busy"))
+    stage.runner._present = shown.present
+    stage.run(message())
+    (parcel,) = asyncio.run(stage.store.journal.parcels())
+    assert parcel.extras.replaces == "p1" and shown.calls[-2:] == ["taken", "close"]
+
+
+def test_silence_takes_the_place_of_nothing(tmp_path: Path) -> None:
+    shown = Shown("p1")
+    stage = Stage(tmp_path, say("NO_REPLY"))
+    stage.runner._present = shown.present
+    stage.run(message())
+    assert shown.calls == ["show r1 to 1 6", "typing", "close"] and shown.seen == []
+
+
+def test_a_conversation_that_is_switched_off_gets_no_word_and_no_sign(tmp_path: Path) -> None:
+    shown = Shown()
+    stage = Stage(tmp_path, say("words"), Overloaded("busy"))
+    stage.runner._present = shown.present
+
+    async def off() -> None:
+        session = await stage.sessions.load(KEY, "main")
+        await session.update(sendPolicy="deny")
+
+    asyncio.run(off())
+    stage.run(message())
+    assert (stage.row().state, stage.parcels(), shown.calls) == ("silent", [], [])
+    stage.run(replace(message(), id="2", run_id="r2"))
+    assert (stage.row("r2").state, stage.parcels()) == ("reported", [])
+
+
+def test_by_blocks_what_is_said_on_the_way_is_sent_when_it_is_saved(tmp_path: Path) -> None:
+    sent: list[list[str]] = []
+
+    class Watcher:
+        @hook
+        async def before_tool_call(self) -> None:
+            sent.append([one.text for one in await stage.store.journal.parcels()])
+
+    stage = Stage(tmp_path, say("On it.", LS), say("Done."))
+    streaming(stage)
+    stage.hooks.register(Watcher(), "watcher")
+    assert stage.run(message()).status == "answered"
+    assert sent == [["On it."]]
+    assert parcels(stage) == [("r1:0", "On it."), ("r1:1", "Done.")]
+
+
+def test_by_blocks_a_run_that_goes_on_sends_nothing_twice_and_takes_no_id_twice(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, say("And on.", LS), say("Done."))
+    streaming(stage)
+    row = broken_off(stage, say("On it.", LS))
+    asyncio.run(stage.runner(KEY, [row]))
+    assert parcels(stage) == [("r1:10000", "And on."), ("r1:10001", "Done.")]
+    assert stage.row().state == "answered"
+
+
+def test_all_at_once_a_run_that_goes_on_says_what_was_said_on_the_way(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("Done."))
+    row = broken_off(stage, say("On it.", LS))
+    asyncio.run(stage.runner(KEY, [row]))
+    assert parcels(stage) == [("r1:0", "On it."), ("r1:1", "Done.")]
+
+
+def test_by_blocks_silence_after_words_is_an_answer(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("On it.", LS), say("NO_REPLY"))
+    streaming(stage)
+    stage.run(message())
+    assert (stage.row().state, stage.parcels()) == ("answered", ["On it."])
+
+
+def test_a_pause_lies_between_blocks_where_that_is_wanted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("One.", LS), say("Two.", LS), say("Three."))
+    streaming(stage, humanDelay={"mode": "custom", "minMs": 1_000, "maxMs": 1_000})
+    stage.run(message())
+    first, second, third = asyncio.run(stage.store.journal.parcels())
+    now_ms = stage.clock.now_ms()
+    assert first.not_before_ms == 0
+    assert second.not_before_ms <= now_ms + 1_000 <= third.not_before_ms <= now_ms + 2_000
+
+
+class Post:
+    """Finds every file."""
+
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        return tuple(Media(name=name, path=f"{workspace}/{name}") for name in names)
+
+
+def test_tags_in_an_answer_become_what_its_parcel_carries(tmp_path: Path) -> None:
+    stage = Stage(
+        tmp_path,
+        say("[[reply_to_current]] Look.\nMEDIA:./a.png", LS),
+        say("[[reply_to:77]] [[audio_as_voice]]\nMEDIA:./b.ogg"),
+    )
+    stage.runner._mail = cast("Mail", Post())
+    stage.run(message())
+    first, second = [one.extras for one in asyncio.run(stage.store.journal.parcels())]
+    assert first == Extras(reply_to="1", media=(Media(name="./a.png", path=f"{tmp_path}/./a.png"),))
+    assert (second.reply_to, second.as_voice, len(second.media)) == ("77", True, 1)
+
+
+def test_a_channels_own_settings_decide_how_it_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("On it.", LS), say("Done."))
+    config = schema.Config.model_validate(
+        {
+            "channels": {
+                "test": {
+                    "responsePrefix": "wrong",
+                    "accounts": {"Default": {"responsePrefix": "[bot]", "blockStreaming": True}},
+                }
+            }
+        }
+    )
+    stage.runner._shape = lambda session, inbound, thinking, _anew: shape_reply(
+        config, session, inbound, thinking=thinking, text_limit=4_000
+    )
+    stage.run(message())
+    assert stage.parcels() == ["[bot] On it.", "[bot] Done."]
+
+
+def test_only_so_many_turns_are_sent_as_the_channel_says(tmp_path: Path) -> None:
+    key = "agent:main:test:direct:1"
+    stage = Stage(tmp_path, say("one"), say("two"), say("three"))
+    config = schema.Config.model_validate({"channels": {"test": {"dmHistoryLimit": 1}}})
+    stage.runner._config = lambda: config
+
+    async def main() -> None:
+        for number in range(3):
+            asked = replace(message(f"q{number}"), id=str(number), run_id=f"r{number}")
+            row = (await stage.store.journal.accept(key, asked, at_ms=1)).row
+            await stage.runner(key, [row])
+
+    asyncio.run(main())
+    assert isinstance(stage.provider, ScriptedProvider)
+    sent = [[part.text for part in request.messages] for request in stage.provider.requests]
+    assert sent == [["q0"], ["q1"], ["q2"]]
+
+
+def test_a_tool_knows_where_it_is_and_by_what_to_write(tmp_path: Path) -> None:
+    told: list[ToolContext] = []
+
+    @tool(group="test", name="look")
+    async def look(ctx: ToolContext) -> str:
+        """Look around."""
+        told.append(ctx)
+        return "seen"
+
+    stage = Stage(tmp_path, say(ToolCall("c9", "look", {})), say("done"))
+    stage.runner._tools = lambda _agent: Registry([look])
+    stage.run(message())
+    (ctx,) = told
+    assert (ctx.here, ctx.message_id, ctx.run_id, ctx.call_id, ctx.mail) == (
+        Address("test", "1"), "1", "r1", "c9", None,
+    )  # fmt: skip
+
+
+def test_what_goes_wrong_when_a_run_goes_on_takes_no_id_of_what_was_sent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    streaming(stage)
+    row = broken_off(stage, say("On it.", LS))
+
+    async def no_road(_wish: Wish) -> tuple[Provider, Model]:
+        raise Overloaded("busy")
+
+    stage.runner._connect = no_road
+    asyncio.run(stage.runner(KEY, [row]))
+    ((parcel_id, _),) = parcels(stage)
+    assert (parcel_id, stage.row().state) == ("r1:10000", "reported")
+
+
+def test_a_silenced_conversation_writes_nowhere_by_a_tool(tmp_path: Path) -> None:
+    told: list[ToolContext] = []
+
+    @tool(group="test", name="look")
+    async def look(ctx: ToolContext) -> str:
+        """Look around."""
+        told.append(ctx)
+        return "seen"
+
+    stage = Stage(tmp_path, say(ToolCall("c9", "look", {})), say("done"))
+    stage.runner._tools = lambda _agent: Registry([look])
+    stage.runner._mail = cast("Mail", Post())
+
+    async def off() -> None:
+        await (await stage.sessions.load(KEY, "main")).update(sendPolicy="deny")
+
+    asyncio.run(off())
+    stage.run(message())
+    assert told[0].mail is None

@@ -1,0 +1,223 @@
+"""A homeserver that says what a test tells it to: a fake, for what a real one seldom does.
+
+What a real one does is shown against Synapse (tests/peers/test_matrix*.py).
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from homarus.channels.base import Acknowledge, Place
+from homarus.channels.matrix import Settings, create
+from homarus.channels.matrix.adapter import Matrix
+from homarus.core.clock import SystemClock
+from homarus.core.message import Inbound
+
+GUARD_S = 30.0
+ME = "@bot:test"
+TOKEN = "syt_secret"
+
+
+@dataclass
+class Asked:
+    """One request."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.body)
+
+
+# A status and what is said with it: JSON, or bytes as they are. None: it hangs up.
+Said: TypeAlias = tuple[int, Any] | None
+Answer: TypeAlias = Said | Callable[[Asked], Said]
+
+USUAL: tuple[tuple[str, Answer], ...] = (
+    ("GET /account/whoami", (200, {"user_id": ME, "device_id": "D"})),
+    ("GET /profile/.*", (200, {"displayname": "Homarus"})),
+    ("GET /_matrix/client/v1/media/config", (200, {"m.upload.size": 1000})),
+    ("PUT /rooms/.*/send/.*", (200, {"event_id": "$sent"})),
+    ("POST /rooms/.*/receipt/.*", (200, {})),
+    ("GET /rooms/.*/joined_members", (200, {"joined": {ME: {}, "@alice:test": {}}})),
+)
+
+
+class Server:
+    """`answers` are looked through from the newest; `syncs` are given one after the other."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, Answer]] = list(USUAL)
+        self.syncs: list[Said] = [(200, {"next_batch": "s0"})]
+        self.asked: list[Asked] = []
+        self.port = 0
+        self._lines: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+        self._closing = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def on(self, what: str, answer: Answer) -> None:
+        self.answers.append((what, answer))
+
+    def seen(self, what: str) -> list[Asked]:
+        return [one for one in self.asked if re.fullmatch(what, f"{one.method} {one.path}")]
+
+    async def until(self, what: str, count: int = 1) -> list[Asked]:
+        async with asyncio.timeout(GUARD_S):
+            while True:
+                found = self.seen(what)
+                if len(found) >= count:
+                    return found
+                await asyncio.sleep(0.005)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._lines[task] = writer
+        try:
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:
+                    asked = await _read(reader)
+                    self.asked.append(asked)
+                    said = await self._answer(asked)
+                    if said is None:
+                        return
+                    writer.write(_written(*said))
+                    await writer.drain()
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            del self._lines[task]
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+        self._closing.set()
+        for writer in self._lines.values():
+            writer.transport.abort()
+        if self._lines:
+            await asyncio.wait(list(self._lines))
+
+    async def _answer(self, asked: Asked) -> Said:
+        if asked.path == "/sync":
+            if not self.syncs:
+                await self._closing.wait()
+                return None
+            return self.syncs.pop(0)
+        for what, answer in reversed(self.answers):
+            if re.fullmatch(what, f"{asked.method} {asked.path}"):
+                return answer(asked) if callable(answer) else answer
+        return 404, {"errcode": "M_UNRECOGNIZED", "error": "unheard of"}
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.strip().split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    parts = urlsplit(target)
+    path = unquote(parts.path).removeprefix("/_matrix/client/v3")
+    query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    return Asked(method, path, query, headers, body)
+
+
+def _written(status: int, what: Any) -> bytes:
+    headers: Mapping[str, str] = {}
+    if isinstance(what, tuple):
+        what, headers = what
+    body = what if isinstance(what, bytes) else json.dumps(what).encode()
+    lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Server]:
+    server = Server()
+    async with asyncio.timeout(2 * GUARD_S):
+        listener = await asyncio.start_server(server._serve, "127.0.0.1", 0)
+        server.port = listener.sockets[0].getsockname()[1]
+        try:
+            yield server
+        finally:
+            listener.close()
+            await server.close()
+            await listener.wait_closed()
+
+
+@dataclass
+class Desk:
+    """A Receive that keeps everything."""
+
+    kept: Mapping[str, Any] | None = None
+    got: list[Inbound] = field(default_factory=list)
+    cursors: list[Mapping[str, Any] | None] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(
+        self,
+        inbound: Inbound,
+        cursor: Mapping[str, Any] | None = None,
+        acknowledge: Acknowledge | None = None,
+    ) -> None:
+        self.got.append(inbound)
+        self.cursors.append(cursor)
+        self._news.set()
+        if acknowledge:
+            await acknowledge()
+
+    async def cursor(self) -> Mapping[str, Any] | None:
+        return self.kept
+
+    async def received(self, count: int) -> list[Inbound]:
+        while len(self.got) < count:
+            self._news.clear()
+            await self._news.wait()
+        return self.got
+
+
+def channel(server: Server, **settings: Any) -> Matrix:
+    given = {"homeserver": server.url, "accessToken": TOKEN, **settings}
+    known = {key: value for key, value in given.items() if value is not None}
+    return create(Place("matrix", "default", SystemClock()), Settings.model_validate(known))
+
+
+@asynccontextmanager
+async def running(matrix: Matrix, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(matrix.run(desk))
+        await matrix._signed_in()
+        yield task
+        task.cancel()
+
+
+def event(text: str, id_: str = "$1", **more: Any) -> dict[str, Any]:
+    content = {"msgtype": "m.text", "body": text}
+    return {
+        "type": "m.room.message",
+        "event_id": id_,
+        "sender": "@alice:test",
+        "origin_server_ts": 1_000,
+        "content": content,
+        **more,
+    }
+
+
+def sync(since: str, *events: Mapping[str, Any], room: str = "!r", **timeline: Any) -> Said:
+    """An answer with what happened in one room."""
+    told = {"timeline": {"events": events, "limited": False, **timeline}}
+    return 200, {"next_batch": since, "rooms": {"join": {room: told}} if events else {}}

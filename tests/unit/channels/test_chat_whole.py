@@ -1,0 +1,124 @@
+"""The whole program with one chat service: shown, sent, and written to by a tool."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.app import open_app
+from homarus.channels.base import Capabilities, Receipt, Receive
+from homarus.config.load import load
+from homarus.config.paths import Paths
+from homarus.core.event import RunEnded
+from homarus.core.message import Address, Inbound, Message, Outbound, ToolCall
+from homarus.providers.base import Provider
+from homarus.providers.catalog import Model
+from homarus.providers.models import Wish
+from homarus.testing.fakes import ScriptedProvider, say
+
+GUARD_S = 60.0
+HERE = Address("svc", "ann")
+
+
+class Chat:
+    """A service with everything, and one person who writes there."""
+
+    name, account = "svc", "default"
+    capabilities = Capabilities(
+        200, idempotent=True, caption_limit=100, media_max_bytes=1_000, typing_s=5.0
+    )
+
+    def __init__(self, *words: str) -> None:
+        self.words, self.sent, self.seen = words, list[Outbound](), list[str]()
+        self.enough = asyncio.Event()
+        self.wanted = 1
+
+    async def run(self, receive: Receive) -> None:
+        for number, text in enumerate(self.words):
+            await receive(Inbound(f"q{number}", HERE, "ann", text))
+        await asyncio.Event().wait()
+
+    async def send(self, message: Outbound) -> Receipt:
+        self.sent.append(message)
+        if len(self.sent) >= self.wanted:
+            self.enough.set()
+        return Receipt(f"m{len(self.sent)}")
+
+    async def show_typing(self, to: Address, *, on: bool) -> None:
+        self.seen.append(f"typing {on}")
+
+    def can_draft(self, to: Address) -> bool:
+        return True
+
+    async def draft(self, to: Address, key: str, text: str) -> None:
+        self.seen.append(f"draft {text}")
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        self.seen.append(f"react {message_id} {emoji}")
+
+
+def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> Chat:
+    """Have the program answer what is written, until enough was sent."""
+    state = folder / ".openclaw"
+    (state / "credentials").mkdir(parents=True)
+    (state / "credentials" / "svc-allowFrom.json").write_text(
+        '{"version": 1, "allowFrom": ["ann"]}'
+    )
+    (state / "openclaw.json").write_text(json.dumps(config))
+    (state / "workspace").mkdir()
+    (state / "workspace" / "a.txt").write_text("a file")
+    env = {"HOME": str(folder)}
+    provider: Provider = ScriptedProvider(script)
+
+    async def road(_wish: Wish) -> tuple[Provider, Model]:
+        return provider, Model("p", "m")
+
+    async def main() -> None:
+        loaded = load(Paths.find(env), env)
+        async with (
+            asyncio.timeout(GUARD_S),
+            open_app(env, loaded=loaded, channels=[chat]) as app,
+        ):
+            with (
+                pytest.MonkeyPatch.context() as patch,
+                app.bus.subscribe(kinds=(RunEnded,)) as events,
+            ):
+                patch.setattr(app.models, "road", road)
+                await app.recover()
+                await chat.enough.wait()
+                async for _ in events:
+                    break
+
+    asyncio.run(main())
+    return chat
+
+
+def test_an_answer_is_shown_then_sent_with_what_belongs_to_it(tmp_path: Path) -> None:
+    chat = talk(tmp_path, Chat("hi"), [say("[[reply_to_current]]Here.\nMEDIA:a.txt")])
+    (sent,) = chat.sent
+    assert (sent.text, sent.extras.reply_to) == ("Here.", "q0")
+    (file,) = sent.extras.media
+    assert Path(file.path).read_text() == "a file"
+    assert "typing True" in chat.seen and chat.seen[-1] == "typing False"
+
+
+def test_a_tool_writes_to_the_chat_and_the_answer_does_not_say_it_again(tmp_path: Path) -> None:
+    script = [
+        say(ToolCall("c1", "message", {"message": "The pump has failed.", "media": "a.txt"})),
+        say(ToolCall("c2", "message", {"action": "react", "emoji": "👍"})),
+        say("The pump has failed."),
+    ]
+    chat = talk(tmp_path, Chat("hi"), script)
+    (sent,) = chat.sent
+    assert sent.text == "The pump has failed." and len(sent.extras.media) == 1
+    assert "react q0 👍" in chat.seen
+
+
+def test_a_stranger_is_not_written_to_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    call = ToolCall("c1", "message", {"message": "psst", "target": "svc:eve"})
+    chat = talk(tmp_path, Chat("hi"), [say(call), say("I may not.")])
+    assert [one.address.chat for one in chat.sent] == ["ann"]
+    assert chat.sent[0].text == "I may not."

@@ -1,0 +1,768 @@
+"""An account on a server that does as it is told; the real one is in tests/peers."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from homarus.channels import irc
+from homarus.channels.base import Capabilities, Place, Probes, Receipt
+from homarus.channels.irc.account import IrcChannel
+from homarus.channels.irc.line import fold
+from homarus.channels.irc.settings import Settings
+from homarus.channels.irc.wire import Bucket, Pace
+from homarus.core.clock import SystemClock
+from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
+from homarus.core.message import Address, Inbound, Outbound
+from homarus.testing.clock import FakeClock
+from tests.unit.channels.irc_server import (
+    GUARD_S,
+    HOST,
+    Desk,
+    Server,
+    channel,
+    running,
+    serving,
+)
+from tests.unit.net.test_exchange import make_certificate, tls
+
+BOB = ":Bob!~bob@Some.Where"
+MODERN = "message-tags server-time account-tag sasl=PLAIN echo-message"
+
+
+def run(
+    body: Callable[[Server], Awaitable[None]], caps: str = "", support: str = "CASEMAPPING=rfc1459"
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), serving(caps=caps, support=support) as server:
+            await body(server)
+
+    asyncio.run(main())
+
+
+def out(text: str, chat: str = "bob") -> Outbound:
+    return Outbound(Address("irc", chat), text, "key")
+
+
+async def hear(server: Server, *lines: str | bytes, count: int = 0) -> list[Inbound]:
+    """What becomes of these lines, on an account in #room."""
+    desk = Desk()
+    async with running(channel(server, channels=["#room"]), desk):
+        await server.heard("JOIN")
+        server.tell(*lines, f"{BOB} PRIVMSG bot :the end")
+        return (await desk.received(count + 1))[:-1]
+
+
+# Getting in
+
+
+def test_it_gets_a_name_and_enters_its_rooms() -> None:
+    async def body(server: Server) -> None:
+        account = channel(
+            server, nick="bot", realname="A Bot", channels=["#a", "#b key", "#c"], password="pw"
+        )
+        async with running(account, Desk()):
+            await server.heard("JOIN")
+        assert server.said[:4] == ["CAP LS :302", "PASS :pw", "NICK :bot", "USER bot 0 * :A Bot"]
+        assert await server.heard("JOIN") == "JOIN #b,#a,#c :key"
+        assert await server.heard("QUIT")
+
+    run(body)
+
+
+def test_only_what_is_used_is_asked_of_a_modern_server() -> None:
+    async def body(server: Server) -> None:
+        async with running(channel(server), Desk()):
+            asked = await server.heard("CAP REQ")
+            await server.heard("CAP :END")
+        assert asked == "CAP REQ :account-tag message-tags server-time"
+
+    run(body, caps=MODERN)
+
+
+def test_a_list_of_abilities_may_come_in_parts_and_be_refused() -> None:
+    async def body(server: Server) -> None:
+        server.answers["CAP"] = lambda words: {
+            "LS": [f":{HOST} CAP * LS * :server-time", f":{HOST} CAP * LS :x account-tag"],
+            "REQ": [f":{HOST} CAP * NAK :account-tag server-time"],
+            ":END": server.welcome(),
+        }[words[1]]
+        account = channel(server)
+        async with running(account, Desk()):
+            assert await server.heard("CAP REQ") == "CAP REQ :account-tag server-time"
+            await account.send(out("hi"))
+
+    run(body, caps="some")
+
+
+def test_a_name_that_is_taken_is_had_later() -> None:
+    async def body(server: Server) -> None:
+        named = server.answers["NICK"]
+
+        def refuse(words: list[str]) -> list[str]:
+            if words[1] == ":bot" and len([s for s in server.said if s == "NICK :bot"]) < 3:
+                return [f":{HOST} 433 {server.nick} bot :Nickname is already in use"]
+            return [*named(words), *([] if server.nick != "bot_" else server.welcome())]
+
+        server.answers |= {"NICK": refuse, "USER": lambda _: []}
+        account = channel(server)
+        async with running(account, Desk()):
+            await server.heard("NICK :bot", times=4)  # bot, bot_, bot and bot again
+            await account.send(out("hi"))
+            assert await account.probe() == "bot"
+        assert [s for s in server.said if s.startswith("NICK")][:2] == ["NICK :bot", "NICK :bot_"]
+
+    run(body)
+
+
+def test_when_every_name_is_taken_it_gives_up_for_now() -> None:
+    async def body(server: Server) -> None:
+        server.answers |= {"NICK": lambda words: [f":{HOST} 433 * x :taken"], "USER": lambda _: []}
+        with pytest.raises(ChannelError, match="taken"):
+            await channel(server).run(Desk())
+        assert len([s for s in server.said if s.startswith("NICK")]) == 4
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f":{HOST} 464 * :Password incorrect",
+        f":{HOST} 465 * :You are banned from this server",
+        f":{HOST} 463 * :Your host isn't among the privileged",
+        f":{HOST} 432 * b :Erroneous nickname",
+        "ERROR :Access denied: Bad password?",
+        "ERROR :Closing Link: 1.2.3.4 (K-Lined)",
+        "ERROR :Closing Link: (You are banned from this server)",
+    ],
+)
+def test_a_server_that_will_not_have_us_stops_the_channel(line: str) -> None:
+    async def body(server: Server) -> None:
+        server.answers["USER"] = lambda _: [line]
+        with pytest.raises(ChannelAuthFailed):
+            await channel(server).run(Desk())
+
+    run(body)
+
+
+def test_a_ban_in_the_middle_of_things_stops_the_channel_too() -> None:
+    async def body(server: Server) -> None:
+        server.answers["JOIN"] = lambda _: ["ERROR :Closing Link: (G-Lined: spam)"]
+        with pytest.raises(ChannelAuthFailed):
+            await channel(server, channels=["#a"]).run(Desk())
+
+    run(body)
+
+
+@pytest.mark.parametrize("line", ["ERROR :Closing Link: (Too many connections)", "ERROR :Bye"])
+def test_other_ends_are_for_another_try(line: str) -> None:
+    async def body(server: Server) -> None:
+        server.answers["USER"] = lambda _: [line]
+        with pytest.raises(ChannelError) as caught:
+            await channel(server).run(Desk())
+        assert not isinstance(caught.value, ChannelAuthFailed)
+
+    run(body)
+
+
+def test_a_server_that_cannot_be_reached_is_for_another_try() -> None:
+    async def body(server: Server) -> None:
+        server.port = 1
+        with pytest.raises(ChannelError, match="cannot be reached"):
+            await channel(server).run(Desk())
+
+    run(body)
+
+
+def test_a_server_is_trusted_by_its_certificate_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = make_certificate(tmp_path)
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), serving(tls=tls(tmp_path)) as server:
+            with pytest.raises(ChannelError, match="not trusted"):
+                await channel(server, tls=True).run(Desk())
+            assert not server.said
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            account = channel(server, tls=True, password="pw")
+            async with running(account, Desk()):
+                await account.send(out("hi"))
+            assert "PASS :pw" in server.said
+        async with asyncio.timeout(GUARD_S), serving() as server:
+            with pytest.raises(ChannelError, match="does not speak TLS"):
+                await channel(server, tls=True).run(Desk())
+
+    asyncio.run(main())
+
+
+def test_nickserv_is_told_who_we_are_before_the_rooms_are_entered() -> None:
+    async def body(server: Server) -> None:
+        serv = {"password": "pw", "register": True, "registerEmail": "a@b"}
+        async with running(channel(server, nickserv=serv, channels=["#a"]), Desk()):
+            await server.heard("JOIN")
+        told = server.said.index("PRIVMSG NickServ :IDENTIFY pw")
+        assert server.said[told - 1] == "PRIVMSG NickServ :REGISTER pw a@b"
+        assert told < server.said.index("JOIN :#a")
+
+    run(body)
+
+
+def test_nickserv_is_asked_for_our_name_when_somebody_has_it() -> None:
+    async def body(server: Server) -> None:
+        server.answers["NICK"] = lambda words: (
+            [f":{HOST} 433 * bot :taken"] if words[1] == ":bot" else server.welcome()
+        )
+        server.answers["USER"] = lambda _: []
+        async with running(channel(server, nickserv={"password": "pw", "service": "NS"}), Desk()):
+            assert await server.heard("PRIVMSG NS :IDENTIFY") == "PRIVMSG NS :IDENTIFY bot pw"
+            assert await server.heard("PRIVMSG NS :GHOST") == "PRIVMSG NS :GHOST bot pw"
+
+    run(body)
+
+
+def test_a_password_may_lie_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("from file\r\nmore\n", encoding="utf-8")
+
+    async def body(server: Server) -> None:
+        async with running(channel(server, passwordFile=str(tmp_path / "pw")), Desk()):
+            assert await server.heard("PASS") == "PASS :from file"
+        for file in ("none", "empty"):
+            (tmp_path / "empty").touch()
+            with pytest.raises(ChannelAuthFailed, match="password file"):
+                await channel(server, passwordFile=str(tmp_path / file)).run(Desk())
+
+    run(body)
+
+
+def test_a_password_may_stand_in_the_environment_for_the_usual_account() -> None:
+    env = {"IRC_PASSWORD": "from env", "IRC_NICKSERV_PASSWORD": "serv env"}
+
+    async def body(server: Server) -> None:
+        given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot"}
+        for name in ("other", "default"):
+            place = Place("irc", name, SystemClock(), env=env)
+            assert await IrcChannel(place, Settings.model_validate(given)).probe() == "bot"
+            if name == "other":
+                assert not [s for s in server.said if s.startswith(("PASS", "PRIVMSG"))]
+        assert await server.heard("PASS") == "PASS :from env"
+        assert await server.heard("PRIVMSG") == "PRIVMSG NickServ :IDENTIFY serv env"
+
+    run(body)
+
+
+def test_a_room_that_is_closed_to_us_is_tried_again_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(server: Server) -> None:
+        entered = server.answers["JOIN"]
+        server.answers["JOIN"] = lambda words: (
+            [f":{HOST} 474 bot #room :Cannot join channel (+b)"]
+            if len([s for s in server.said if s.startswith("JOIN")]) < 4
+            else entered(words)
+        )
+        account = channel(server, channels=["#room"])
+        async with running(account, Desk()):
+            await account.send(out("hi", "#Room"))  # it waits until we are in
+        assert server.said.index("PRIVMSG #Room :hi") > server.said.index("JOIN :#room")
+
+    with caplog.at_level(logging.WARNING):
+        run(body)
+    assert [r.getMessage() for r in caplog.records] == [
+        "127.0.0.1 does not let us into #room: Cannot join channel (+b) (474)"
+    ]
+
+
+def test_who_is_thrown_out_comes_back_after_a_while() -> None:
+    async def body(server: Server) -> None:
+        account = channel(server, channels=["#room"])
+        async with running(account, Desk()):
+            await server.heard("JOIN")
+            server.tell(f"{BOB} KICK #room bot :out")
+            await server.heard("JOIN", times=2)
+            await account.send(out("hi", "#room"))
+
+    run(body)
+
+
+# Hearing
+
+
+def test_a_direct_message_is_heard() -> None:
+    async def body(server: Server) -> None:
+        (got,) = await hear(server, f"{BOB} PRIVMSG bot :héllo \x0304you\x03", count=1)
+        assert got.address == Address("irc", "bob", "default")
+        assert (got.text, got.sender) == ("héllo you", "bob!~bob@some.where")
+        occasion = got.occasion
+        assert (occasion.kind, occasion.name, occasion.handle) == ("direct", "Bob", "Bob")
+        assert not occasion.mentioned and not occasion.is_bot and occasion.title == ""
+
+    run(body)
+
+
+def test_what_is_said_in_a_room_is_heard_with_who_it_speaks_to() -> None:
+    async def body(server: Server) -> None:
+        first, second = await hear(
+            server, f"{BOB} PRIVMSG #Room :Bot: hi", f"{BOB} PRIVMSG @#Room :robots", count=2
+        )
+        assert {first.address.chat, second.address.chat} == {"#room"}
+        assert first.occasion.kind == second.occasion.kind == "group"
+        assert first.occasion.title == "#Room" and first.sender == "bob!~bob@some.where"
+        assert (first.occasion.mentioned, second.occasion.mentioned) == (True, False)
+
+    run(body, support="CASEMAPPING=rfc1459 CHANTYPES=# STATUSMSG=@+")
+
+
+def test_what_is_done_is_heard_and_what_is_for_programs_is_not() -> None:
+    async def body(server: Server) -> None:
+        (got,) = await hear(
+            server,
+            f"{BOB} PRIVMSG bot :\x01VERSION\x01",
+            f"{BOB} PRIVMSG bot :\x01DCC SEND passwd 1 2 3\x01",
+            f"{BOB} NOTICE bot :do not answer this",
+            f"{BOB} NOTICE #room :bot: nor this",
+            ":bot!~bot@host.test PRIVMSG #room :our own words, by a bouncer",
+            f":{HOST} PRIVMSG bot :a server speaks",
+            ":NickServ!services@s PRIVMSG bot :You are now identified",
+            f"{BOB} PRIVMSG bot :\x02\x03",
+            f"{BOB} PRIVMSG bot",
+            f"{BOB} INVITE bot #elsewhere",
+            f"{BOB} PRIVMSG bot :\x01ACTION waves\x01",
+            count=1,
+        )
+        assert got.text == "* Bob waves"
+        assert not [s for s in server.said if s.startswith(("NOTICE", "PRIVMSG", "JOIN :#else"))]
+
+    run(body)
+
+
+def test_the_same_words_twice_are_two_messages_and_latin_1_is_read() -> None:
+    async def body(server: Server) -> None:
+        raw = "PRIVMSG bot :grüß".encode("latin-1")
+        got = await hear(server, *[f"{BOB} ".encode() + raw] * 3, count=3)
+        assert {one.text for one in got} == {"grüß"} and len({one.id for one in got}) == 3
+
+    run(body)
+
+
+def test_a_modern_server_gives_the_id_the_time_and_who_it_is() -> None:
+    async def body(server: Server) -> None:
+        tags = "@msgid=abc;time=2026-11-15T16:12:38.123Z;account=Alice;bot"
+        first, second, third = await hear(
+            server,
+            f"{tags} {BOB} PRIVMSG bot :hi",
+            f"@account=* {BOB} PRIVMSG bot :hi",
+            f"@msgid={'x' * 200};account=a!b@c {BOB} PRIVMSG bot :hi",
+            count=3,
+        )
+        assert (first.id, first.at_ms, first.sender) == ("abc", 1794759158123, "alice")
+        assert first.address.chat == "bob" and first.occasion.is_bot
+        assert second.sender == third.sender == "bob!~bob@some.where"
+        assert len(third.id) == 32 and third.id != second.id
+
+    run(body, caps=MODERN)
+
+
+LISTED: dict[str, Any] = {
+    "allowFrom": ["Bob", "irc:Carl[x]", "Dan\\!~Dan@Home"],
+    "groups": {"#room": {"allowFrom": ["ann"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("caps", "tags", "source", "sender"),
+    [
+        ("", "", "Bob!~x@evil", "bob"),  # the owner wrote the bare nick, and nobody knows better
+        ("", "", "ANN!~a@b", "ann"),
+        ("", "", "CARL{X}!~c@d", "carl[x]"),  # as the owner spelled it
+        ("", "", "dan|!~dan@home", "dan\\!~dan@home"),
+        ("", "", "dan|!~dan@evil", "dan|!~dan@evil"),
+        ("", "", "eve!~x@evil", "eve!~x@evil"),
+        ("", "@account=bob ", "eve!~x@evil", "eve!~x@evil"),  # a tag nobody vouches for
+        (MODERN, "", "Bob!~x@evil", "bob!~x@evil"),  # who only took the nick is not bob
+        (MODERN, "@account=bob ", "anything!~x@evil", "bob"),
+        (MODERN, "@account=eve ", "Bob!~x@evil", "eve"),
+    ],
+)
+def test_who_somebody_is(caps: str, tags: str, source: str, sender: str) -> None:
+    async def body(server: Server) -> None:
+        desk = Desk()
+        async with running(channel(server, **LISTED, dmPolicy="allowlist"), desk):
+            await server.heard("CAP :END" if caps else "USER")
+            server.tell(f"{tags}:{source} PRIVMSG bot :hi")
+            (got,) = await desk.received()
+        assert got.sender == sender and got.address.chat == fold(source.partition("!")[0])
+
+    run(body, caps=caps)
+
+
+def test_what_cannot_be_kept_is_offered_again_by_the_next_run_and_in_order() -> None:
+    async def body(server: Server) -> None:
+        usual, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
+        said = [f"{BOB} PRIVMSG bot :first", f"{BOB} PRIVMSG bot :second"]
+        server.answers["USER"] = lambda _: [*server.welcome(), *said]
+        with pytest.raises(DiskFull):
+            await account.run(desk)
+        assert not desk.got
+        server.answers["USER"] = usual
+        async with running(account, desk):
+            got = await desk.received(2)
+        assert [one.text for one in got] == ["first", "second"]
+
+    run(body)
+
+
+def test_a_message_that_is_being_kept_does_not_hold_up_the_connection() -> None:
+    """Whoever keeps it may answer by the same connection."""
+
+    async def body(server: Server) -> None:
+        account = channel(server)
+
+        class Answering(Desk):
+            async def __call__(self, inbound: Inbound, *_more: object) -> None:
+                await account.send(out("an answer", inbound.address.chat))
+                await super().__call__(inbound)
+
+        desk = Answering()
+        async with running(account, desk):
+            await server.heard("USER")
+            server.tell(f"{BOB} PRIVMSG bot :hi")
+            await desk.received()
+        assert "PRIVMSG bob :an answer" in server.said
+
+    run(body)
+
+
+# Sending
+
+
+def test_a_message_counts_as_sent_when_the_server_says_it_has_it() -> None:
+    async def body(server: Server) -> None:
+        pong, held = server.answers["PING"], list[list[str]]()
+
+        def hold(words: list[str]) -> list[str]:
+            held.append(words)
+            return []
+
+        server.answers["PING"] = hold
+        account = channel(server)
+        async with running(account, Desk()), asyncio.TaskGroup() as group:
+            sending = group.create_task(account.send(out("hello")))
+            await server.heard("PING :homarus-")
+            server.tell(f":{HOST} PONG {HOST} :something-else", f"{BOB} PONG x :y")
+            server.tell("PING :sync")
+            await server.heard("PONG :sync")  # what was told before has been read
+            assert not sending.done()
+            server.tell(*pong(held[0]))
+            assert await sending == Receipt()
+        at = server.said.index("PRIVMSG bob :hello")
+        assert server.said[at + 1].startswith("PING")
+
+    run(body)
+
+
+@pytest.mark.parametrize("number", ["401", "404", "477", "531"])
+def test_what_the_server_refuses_is_not_sent_again(number: str) -> None:
+    async def body(server: Server) -> None:
+        server.answers["PRIVMSG"] = lambda words: (
+            [f":{HOST} {number} bot {words[1]} :No"] if words[1] == "bob" else []
+        )
+        account = channel(server)
+        async with running(account, Desk()), asyncio.TaskGroup() as group:
+            other = group.create_task(account.send(out("hi", "ann")))
+            with pytest.raises(SendFailed, match=rf"No \({number}\)") as caught:
+                await account.send(out("hi", "Bob".lower()))
+            assert not caught.value.retryable
+            await other  # it was not meant
+
+    run(body)
+
+
+def test_who_speaks_too_fast_may_try_again() -> None:
+    async def body(server: Server) -> None:
+        server.answers["PRIVMSG"] = lambda words: [f":{HOST} 439 bot {words[1]} :Too fast"]
+        account = channel(server)
+        async with running(account, Desk()):
+            with pytest.raises(SendFailed) as caught:
+                await account.send(out("hi"))
+            assert caught.value.retryable
+
+    run(body)
+
+
+def test_a_line_too_long_for_the_server_is_refused_whoever_it_was_for() -> None:
+    async def body(server: Server) -> None:
+        server.answers["PRIVMSG"] = lambda _: [f":{HOST} 417 bot :Input line was too long"]
+        account = channel(server)
+        async with running(account, Desk()):
+            with pytest.raises(SendFailed) as caught:
+                await account.send(out("hi"))
+            assert not caught.value.retryable
+
+    run(body)
+
+
+def test_of_what_was_on_its_way_when_the_connection_broke_nobody_knows() -> None:
+    async def body(server: Server) -> None:
+        server.answers["PING"] = lambda _: []
+        account = channel(server)
+        async with asyncio.TaskGroup() as group:
+            living = group.create_task(survive(account))
+            sending = group.create_task(survive_send(account))
+            await server.heard("PING :homarus-")
+            server.hang_up()
+            error = await sending
+            assert type(error) is ChannelError
+            assert type(await living) is ChannelError
+
+    async def survive(account: IrcChannel) -> ChannelError:
+        with pytest.raises(ChannelError) as caught:
+            await account.run(Desk())
+        return caught.value
+
+    async def survive_send(account: IrcChannel) -> ChannelError:
+        with pytest.raises(ChannelError) as caught:
+            await account.send(out("hi"))
+        return caught.value
+
+    run(body)
+
+
+def test_a_server_that_does_not_confirm_leaves_it_unknown() -> None:
+    async def body(server: Server) -> None:
+        server.answers["PING"] = lambda _: []
+        account = channel(server, pace=Pace(answer_s=0.05))
+        async with running(account, Desk()):
+            with pytest.raises(ChannelError, match="did not confirm") as caught:
+                await account.send(out("hi"))
+            assert not isinstance(caught.value, SendFailed)
+
+    run(body)
+
+
+def test_what_cannot_leave_yet_may_be_tried_again() -> None:
+    async def body(server: Server) -> None:
+        account = channel(server, pace=Pace(ready_s=0.05), channels=["#room"])
+        with pytest.raises(SendFailed, match="not connected") as caught:
+            await account.send(out("hi"))
+        assert caught.value.retryable
+        server.answers["JOIN"] = lambda _: [f":{HOST} 475 bot #room :Cannot join channel (+k)"]
+        async with running(account, Desk()):
+            await server.heard("JOIN")
+            with pytest.raises(SendFailed, match="not in #room") as caught:
+                await account.send(out("hi", "#room"))
+            assert caught.value.retryable
+        assert not [s for s in server.said if s.startswith("PRIVMSG")]
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("chat", "text"),
+    [
+        ("bob\r\nQUIT", "hi"),
+        ("bob,#room", "hi"),
+        ("bob eve", "hi"),
+        ("", "hi"),
+        (":bob", "hi"),
+        ("$*.test", "hi"),
+        ("bob", "hi\r\nQUIT :x"),
+        ("bob", "hi\nOPER"),
+        ("bob", "a\0b"),
+        ("bob", "x" * 500),
+        ("bob", "é" * 250),
+    ],
+)
+def test_what_would_be_more_than_one_line_is_never_sent(chat: str, text: str) -> None:
+    async def body(server: Server) -> None:
+        account = channel(server)
+        async with running(account, Desk()):
+            with pytest.raises(SendFailed) as caught:
+                await account.send(out(text, chat))
+            assert not caught.value.retryable
+            await account.send(out("still here"))
+        assert [s for s in server.said if s.startswith(("PRIVMSG", "QUIT", "OPER"))] == [
+            "PRIVMSG bob :still here",
+            "QUIT :bye",
+        ]
+
+    run(body)
+
+
+def test_a_message_of_the_full_limit_fits_the_longest_name_and_host() -> None:
+    async def body(server: Server) -> None:
+        mask = f"{'u' * 11}@{'h' * 63}"
+        server.answers["JOIN"] = lambda words: [f":{server.nick}!{mask} JOIN {words[1]}"]
+        room = "#" + "r" * 63
+        account = channel(server, nick="n" * 20, channels=[room], textChunkLimit=4_000)
+        text = "x" * account.capabilities.text_limit
+        async with running(account, Desk()):
+            await account.send(out(text, room))
+        line = f":{'n' * 20}!{mask} PRIVMSG {room} :{text}\r\n"
+        assert 500 < len(line) <= 512
+
+    run(body)
+
+
+def test_what_the_service_can_carry() -> None:
+    place = Place("irc", "work", SystemClock())
+    made = irc.create(place, settings())
+    assert (made.name, made.account) == ("irc", "work")
+    assert made.capabilities == Capabilities(350, "byte", "irc", by_line=True)
+    assert irc.create(place, settings(textChunkLimit=200)).capabilities.text_limit == 200
+
+
+def test_lines_leave_no_faster_than_a_server_bears() -> None:
+    async def main() -> None:
+        clock = FakeClock(patient=False)
+        bucket = Bucket(Pace(burst=3, every_s=2.0), clock)
+        for _ in range(5):
+            await bucket.turn()
+        assert clock.slept == [2.0, 2.0]
+        await clock.advance(100.0)  # no more than a burst is ever saved up
+        for _ in range(4):
+            await bucket.turn()
+        assert clock.slept == [2.0, 2.0, 2.0]
+
+    asyncio.run(main())
+
+
+# Staying
+
+
+def test_a_silent_server_is_asked_and_then_given_up() -> None:
+    async def body(server: Server) -> None:
+        server.answers["PING"] = lambda _: []
+        with pytest.raises(ChannelError, match="nothing came"):
+            await channel(server, pace=Pace(idle_s=0.1)).run(Desk())
+        assert "PING :still-there" in server.said
+
+    run(body)
+
+
+def test_a_server_that_answers_is_not_given_up() -> None:
+    async def body(server: Server) -> None:
+        account = channel(server, pace=Pace(idle_s=6.0))
+        async with running(account, Desk()) as task:
+            await server.heard("PING :still-there")
+            await account.send(out("hi"))
+            assert not task.done()
+
+    run(body)
+
+
+def test_a_ping_is_answered_in_its_own_words() -> None:
+    async def body(server: Server) -> None:
+        async with running(channel(server), Desk()):
+            await server.heard("USER")
+            server.tell("PING :a b c")
+            assert await server.heard("PONG") == "PONG :a b c"
+
+    run(body)
+
+
+def test_a_line_without_an_end_is_not_read_forever() -> None:
+    async def body(server: Server) -> None:
+        server.answers["USER"] = lambda _: ["x" * 100_000]
+        with pytest.raises(ChannelError, match="no end"):
+            await channel(server).run(Desk())
+
+    run(body)
+
+
+def test_strange_lines_hurt_nobody() -> None:
+    async def body(server: Server) -> None:
+        commands = ["JOIN", "PART", "KICK", "NICK", "CAP", "PONG", "005", "396", "401", "433"]
+        commands += ["474", "001", "PRIVMSG", "NOTICE", "INVITE", "FAIL", "999"]
+        lines = [f":bot!b@c {each}" for each in commands] + [f":bot {each} :" for each in commands]
+        await hear(server, *lines, b"\xff\xfe\x00", "@;;= :", ":", "@a")
+
+    run(body)
+
+
+def test_it_is_asked_whether_it_would_be_let_in() -> None:
+    async def body(server: Server) -> None:
+        account = channel(server)
+        assert isinstance(account, Probes)
+        assert await account.probe() == "bot"
+        assert await server.heard("QUIT")
+        async with running(account, Desk()):
+            await account.send(out("hi"))
+            assert await account.probe() == "bot"
+        assert len([s for s in server.said if s.startswith("USER")]) == 2
+
+    run(body)
+
+
+# Settings
+
+
+def settings(**more: object) -> Settings:
+    return Settings.model_validate({"host": "irc.example", "nick": "bot", **more})
+
+
+def test_the_port_follows_from_tls() -> None:
+    assert (settings().tls, settings().actual_port) == (True, 6697)
+    assert settings(tls=False).actual_port == 6667
+    assert settings(tls=False, port=7000).actual_port == 7000
+
+
+def test_what_the_original_has_is_taken() -> None:
+    made = settings(
+        username="u",
+        realname="A Bot",
+        passwordFile="~/pw",
+        nickserv={"enabled": False, "service": "NS", "passwordFile": "x", "register": True},
+        channels=["#a", "#b key"],
+        capabilities=["x"],
+        configWrites=False,
+        heartbeat={"showOk": True},
+        dmPolicy="allowlist",
+        allowFrom=["bob", 5],
+        groups={"#a": {"requireMention": False}},
+        mentionPatterns=["hey"],
+        mediaMaxMb=1,
+        blockStreaming=True,
+    )
+    assert made.channels == ("#a", "#b key") and made.nickserv.register_
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"nick": "a b"},
+        {"nick": "#a"},
+        {"nick": ""},
+        {"host": ""},
+        {"port": 0},
+        {"port": 70_000},
+        {"password": "a\r\nQUIT"},
+        {"realname": "a\nb"},
+        {"username": "a b"},
+        {"channels": ["room"]},
+        {"channels": ["#a,#b"]},
+        {"channels": ["#a k1 k2"]},
+        {"channels": ["#a "]},
+        {"nickserv": {"password": "a\nb"}},
+        {"nickserv": {"service": "a b"}},
+        {"nickserv": {"other": 1}},
+        {"nosuch": 1},
+    ],
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        settings(**wrong)
+
+
+def test_a_password_is_not_shown_and_not_sent_in_the_clear_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = settings(password="hunter2", nickserv={"password": "hunter3"}, tls=False)
+    assert "hunter" not in repr(made)
+    irc.create(Place("irc", "default", SystemClock()), made)
+    assert "in the clear" in caplog.text and "hunter" not in caplog.text

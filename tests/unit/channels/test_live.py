@@ -1,0 +1,422 @@
+"""What a chat sees of a run while it goes on, on a clock that moves when told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from homarus.channels.base import Capabilities, Channel, Receipt, Receive
+from homarus.channels.live import Live
+from homarus.channels.showing import MAX_FAILURES, UNFINISHED, Showing
+from homarus.config.schema import Config
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.message import Address, Inbound, Outbound
+from homarus.testing.clock import FakeClock
+
+GUARD_S = 60.0
+HERE = Address("svc", "42")
+ASKED = Inbound("m1", HERE, "ann", "hi")
+LONG = "A first line that is long enough to be shown. "
+
+
+class Plain:
+    """A service that can only send."""
+
+    name, account = "svc", "default"
+
+    def __init__(self, clock: FakeClock, *, idempotent: bool = False) -> None:
+        self.capabilities = Capabilities(100, idempotent=idempotent)
+        self.clock = clock
+        self.seen: list[str] = []
+        self.trouble: list[Exception] = []
+        self.gate: asyncio.Event | None = None
+
+    async def run(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    async def send(self, message: Outbound) -> Receipt:
+        await self._note(f"send {message.key}: {message.text}")
+        return Receipt(f"p{len(self.seen)}")
+
+    async def _note(self, told: str) -> None:
+        if self.gate:
+            await self.gate.wait()
+        if self.trouble:
+            raise self.trouble.pop(0)
+        self.seen.append(f"{self.clock.monotonic():g} {told}")
+
+
+class Typist(Plain):
+    async def show_typing(self, to: Address, *, on: bool) -> None:
+        await self._note(f"typing {'on' if on else 'off'}")
+
+
+class Drafter(Plain):
+    def can_draft(self, to: Address) -> bool:
+        return not to.chat.startswith("-")
+
+    async def draft(self, to: Address, key: str, text: str) -> None:
+        await self._note(f"draft {key}: {text}")
+
+
+class Editor(Plain):
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        await self._note(f"edit {message_id}: {text}")
+
+
+class Reviser(Editor):
+    async def delete(self, to: Address, message_id: str) -> None:
+        await self._note(f"delete {message_id}")
+
+
+class Reactor(Plain):
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        await self._note(f"react {message_id} {emoji or 'none'}")
+
+
+class Stage:
+    """One chat, and a run whose words a test decides."""
+
+    def __init__(self, channel: Callable[[FakeClock], Plain], config: dict[str, Any]) -> None:
+        self.clock = FakeClock()
+        self.channel, self.text = channel(self.clock), ""
+        self.config = Config.model_validate(config)
+        self.live: Live
+
+    def find(self, channel: str, account: str) -> Channel | None:
+        return self.channel if (channel, account) == ("svc", "default") else None
+
+    def show(self, asked: Inbound = ASKED) -> Showing | None:
+        return self.live.show([asked], "run", lambda: self.text, 6.0)
+
+    def grow(self, showing: Showing, more: str) -> None:
+        self.text += more
+        showing.note(typing=None)
+
+    @property
+    def seen(self) -> list[str]:
+        return self.channel.seen
+
+
+def play(
+    channel: Callable[[FakeClock], Plain],
+    act: Callable[[Stage], Awaitable[None]],
+    **settings: Any,
+) -> list[str]:
+    stage = Stage(channel, {"channels": {"svc": settings}} if settings else {})
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
+            find, config = stage.find, stage.config
+            stage.live = Live(group, stage.clock, channel=find, config=lambda: config)
+            await act(stage)
+            await stage.clock.advance(0)
+
+    asyncio.run(main())
+    return stage.seen
+
+
+def shown(stage: Stage) -> Showing:
+    showing = stage.show()
+    assert showing is not None
+    return showing
+
+
+def test_a_service_that_shows_nothing_is_asked_for_nothing() -> None:
+    async def act(stage: Stage) -> None:
+        assert stage.show() is None
+        elsewhere = Inbound("1", Address("other", "1"), "ann", "hi")
+        assert stage.show(elsewhere) is None
+        stage.live.acknowledge(ASKED, "👀")
+        stage.live.answered("run:0")
+
+    assert play(Plain, act, streamMode="partial") == []
+
+
+def test_the_typing_sign_lasts_as_long_as_the_run() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        await stage.clock.advance(3)
+        showing.note(typing=True)
+        await stage.clock.advance(9)
+        showing.close()
+        await stage.clock.advance(60)
+
+    assert play(Typist, act) == ["3 typing on", "7 typing on", "11 typing on", "12 typing off"]
+
+
+def test_a_sign_that_was_never_given_is_not_taken_away() -> None:
+    async def act(stage: Stage) -> None:
+        shown(stage).close()
+
+    assert play(Typist, act) == []
+
+
+def test_a_draft_grows_once_a_second_and_never_lags_behind() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        for word in ("one ", "two ", "three ", "four ", "five "):
+            stage.grow(showing, word)
+            await stage.clock.advance(0.4)
+        await stage.clock.advance(10)
+        assert await showing.hold() == ""
+        stage.text = ""
+        showing.release(taken=False)
+        showing.close()
+
+    assert play(Drafter, act) == [
+        "0 draft run:draft:0: one ",
+        "1 draft run:draft:0: one two three ",
+        "2 draft run:draft:0: one two three four five ",
+    ]
+
+
+def test_a_draft_shows_the_part_that_is_being_written() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, "a" * 99 + " the end")
+        await stage.clock.advance(0)
+        showing.close()
+
+    assert play(Drafter, act) == ["0 draft run:draft:0: the end"]
+
+
+@pytest.mark.parametrize("mode", ["off", None])
+def test_no_draft_where_there_are_none_or_nobody_wants_them(mode: str | None) -> None:
+    async def act(stage: Stage) -> None:
+        chat = "42" if mode else "-100"
+        assert stage.show(Inbound("1", Address("svc", chat), "ann", "hi")) is None
+
+    play(Drafter, act, **({"streamMode": mode} if mode else {}))
+
+
+def test_a_message_is_edited_only_where_the_config_says_so() -> None:
+    async def act(stage: Stage) -> None:
+        assert stage.show() is None
+
+    play(Editor, act)
+
+
+def test_a_message_grows_by_edits_and_its_id_is_told_to_the_answer() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, "Short.")
+        await stage.clock.advance(5)
+        stage.grow(showing, " " + LONG)
+        await stage.clock.advance(0.5)
+        stage.grow(showing, "More.")
+        await stage.clock.advance(0.5)
+        stage.grow(showing, " Yet more.")
+        await stage.clock.advance(5)
+        assert await showing.hold() == "p1"
+        stage.grow(showing, " Never shown.")
+        await stage.clock.advance(5)
+        showing.release(taken=True)
+        stage.text = ""
+        showing.close()
+
+    assert play(Reviser, act, streamMode="partial") == [
+        f"5 send run:preview:0: Short. {LONG}",
+        f"6.2 edit p1: Short. {LONG}More. Yet more.",
+    ]
+
+
+def test_after_an_answer_on_the_way_the_next_is_another_message() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(2)
+        await showing.hold()
+        stage.text = ""
+        showing.release(taken=True)
+        await stage.clock.advance(2)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(2)
+        assert await showing.hold() == "p2"
+        showing.release(taken=True)
+        stage.text = ""
+        showing.close()
+
+    told = play(Editor, act, streamMode="partial")
+    assert told == [f"0 send run:preview:0: {LONG}", f"4 send run:preview:1: {LONG}"]
+
+
+def test_by_blocks_only_whole_paragraphs_are_shown() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, LONG + "\n\nand half a sen")
+        await stage.clock.advance(2)
+        await showing.hold()
+        showing.release(taken=True)
+        stage.text = ""
+        showing.close()
+
+    assert play(Editor, act, streamMode="block") == [f"0 send run:preview:0: {LONG}"]
+
+
+def test_what_became_no_answer_is_deleted() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(2)
+        showing.close()
+
+    assert play(Reviser, act, streamMode="partial")[1:] == ["2 delete p1"]
+
+
+def test_where_nothing_can_be_deleted_it_says_that_it_was_not_finished() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(2)
+        showing.close()
+
+    assert play(Editor, act, streamMode="partial")[1:] == [f"2 edit p1: {UNFINISHED}"]
+
+
+def test_a_message_that_is_just_being_begun_is_not_forgotten() -> None:
+    async def act(stage: Stage) -> None:
+        gate = stage.channel.gate = asyncio.Event()
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(0)
+        showing.close()
+        await stage.clock.advance(0)
+        assert stage.seen == []
+        gate.set()
+        await stage.clock.advance(0)
+
+    assert play(Reviser, act, streamMode="partial")[1:] == ["0 delete p1"]
+
+
+def test_the_answer_waits_for_what_is_on_its_way() -> None:
+    async def act(stage: Stage) -> None:
+        gate = stage.channel.gate = asyncio.Event()
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(0)
+        asyncio.get_running_loop().call_soon(gate.set)
+        assert await showing.hold() == "p1"
+        showing.release(taken=True)
+        stage.text = ""
+        showing.close()
+
+    assert len(play(Reviser, act, streamMode="partial")) == 1
+
+
+def test_a_service_that_is_asked_too_often_is_asked_less() -> None:
+    async def act(stage: Stage) -> None:
+        stage.channel.trouble = [
+            SendFailed("too many", retryable=True, after_s=7.0),
+            SendFailed("too many", retryable=True),
+        ]
+        showing = shown(stage)
+        for second in range(40):
+            stage.grow(showing, f"{second} ")
+            await stage.clock.advance(1)
+        showing.close()
+
+    times = [float(told.split()[0]) for told in play(Drafter, act)]
+    assert times[0] == 21 and times[1] - times[0] == 7 and times[-1] - times[-2] < 4
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SendFailed("no", retryable=False),
+        ChannelAuthFailed("no"),
+        ChannelError("perhaps"),  # it may have arrived: not begun again
+    ],
+)
+def test_a_message_that_may_be_there_or_cannot_be_is_not_begun_again(error: Exception) -> None:
+    async def act(stage: Stage) -> None:
+        stage.channel.trouble = [error]
+        showing = shown(stage)
+        for _ in range(5):
+            stage.grow(showing, LONG)
+            await stage.clock.advance(30)
+        assert await showing.hold() == ""
+        showing.close()
+
+    assert play(Editor, act, streamMode="partial") == []
+
+
+def test_where_a_key_counts_once_it_is_tried_again_under_the_same_key() -> None:
+    async def act(stage: Stage) -> None:
+        stage.channel.trouble = [ChannelError("perhaps")]
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(30)
+        assert await showing.hold() == "p1"
+        showing.release(taken=True)
+        stage.text = ""
+        showing.close()
+
+    def editor(clock: FakeClock) -> Plain:
+        return Editor(clock, idempotent=True)
+
+    (told,) = play(editor, act, streamMode="partial")
+    assert "run:preview:0" in told
+
+
+def test_a_message_that_was_taken_away_is_not_replaced() -> None:
+    async def act(stage: Stage) -> None:
+        showing = shown(stage)
+        stage.grow(showing, LONG)
+        await stage.clock.advance(2)
+        stage.channel.trouble = [SendFailed("there is no such message", retryable=False)]
+        stage.grow(showing, LONG)
+        await stage.clock.advance(2)
+        assert await showing.hold() == ""
+        showing.close()
+
+    assert len(play(Editor, act, streamMode="partial")) == 1
+
+
+def test_it_is_given_up_after_some_failures() -> None:
+    async def act(stage: Stage) -> None:
+        stage.channel.trouble = [OSError("gone")] * (MAX_FAILURES + 5)
+        showing = shown(stage)
+        for _ in range(9):
+            stage.grow(showing, LONG)
+            await stage.clock.advance(100)
+        assert len(stage.channel.trouble) == 5
+        showing.close()
+
+    assert play(Drafter, act) == []
+
+
+def test_a_reaction_says_that_a_message_was_heard_and_goes_when_it_was_answered() -> None:
+    async def act(stage: Stage) -> None:
+        stage.config = stage.config.model_copy(
+            update={
+                "messages": stage.config.messages.model_copy(
+                    update={"remove_ack_after_reply": True}
+                )
+            }
+        )
+        stage.live = Live(
+            stage.live._group, stage.clock, channel=stage.find, config=lambda: stage.config
+        )
+        stage.live.acknowledge(ASKED, "👀")
+        assert stage.show() is None
+        await stage.clock.advance(1)
+        stage.live.answered("other:0")
+        stage.live.answered("run:message:abc:0")
+        await stage.clock.advance(1)
+        stage.live.answered("run:0")
+        stage.live.answered("run:1")
+        await stage.clock.advance(1)
+
+    assert play(Reactor, act) == ["0 react m1 👀", "2 react m1 none"]
+
+
+def test_a_reaction_stays_unless_the_config_says_otherwise() -> None:
+    async def act(stage: Stage) -> None:
+        stage.live.acknowledge(ASKED, "👀")
+        stage.show()
+        await stage.clock.advance(1)
+        stage.live.answered("run:0")
+
+    assert play(Reactor, act) == ["0 react m1 👀"]

@@ -1,0 +1,314 @@
+"""The mailbox of agents: sent once through the outbox, found by many spellings."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.channels.base import Capabilities, Receipt, Receive
+from homarus.channels.deliver import Delivery
+from homarus.channels.intake import Intake, by_route
+from homarus.channels.mail import Mailbox, find_address
+from homarus.config.schema import Config
+from homarus.core.errors import ChannelError, SendFailed, ToolDenied, ToolError, UserError
+from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.plugins.caller import Hooks
+from homarus.plugins.hooks import hook
+from homarus.plugins.values import Refusal
+from homarus.store.base import SessionRecord
+from homarus.testing.clock import FakeClock
+from homarus.testing.memory_store import MemoryStore
+
+GUARD_S = 60.0
+HERE = Address("svc", "42")
+ACCOUNTS = (("telegram", "default"), ("telegram", "work"), ("matrix", "default"), ("irc", "net"))
+
+
+class Sender:
+    """A service that only sends."""
+
+    name, account = "svc", "default"
+    capabilities = Capabilities(20, media_max_bytes=100, idempotent=True)
+
+    def __init__(self) -> None:
+        self.sent: list[Outbound] = []
+        self.trouble: list[Exception] = []
+
+    async def run(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    async def send(self, message: Outbound) -> Receipt:
+        if self.trouble:
+            raise self.trouble.pop(0)
+        self.sent.append(message)
+        return Receipt(f"m{len(self.sent)}")
+
+
+class Able(Sender):
+    """One that can do everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, ...]] = []
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        self.seen.append(("react", message_id, emoji))
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        if self.trouble:
+            raise self.trouble.pop(0)
+        self.seen.append(("edit", message_id, text))
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        self.seen.append(("delete", message_id))
+
+
+class Stage:
+    """A mailbox over one service at work."""
+
+    def __init__(self, folder: Path, channel: Sender, config: dict[str, Any]) -> None:
+        self.channel, self.hooks = channel, Hooks()
+        self.clock, self.store = FakeClock(patient=False), MemoryStore()
+        self.config = Config.model_validate(config)
+        self.delivery = Delivery(self.store.journal, [channel], self.clock)
+        self.mail = Mailbox(
+            self.delivery, self.store, self.clock,
+            config=lambda: self.config, hooks=self.hooks, state=folder,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def at_work(self) -> Any:
+        intake = Intake(
+            self.store.journal, self.clock,
+            admit=by_route(lambda one: one.address.chat), put=lambda _key, _row: None,
+        )  # fmt: skip
+        async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
+            running = group.create_task(self.delivery.run(intake))
+            try:
+                yield
+            finally:
+                running.cancel()
+
+
+def play(
+    folder: Path,
+    channel: Sender,
+    act: Callable[[Stage], Awaitable[None]],
+    **settings: Any,
+) -> Stage:
+    stage = Stage(folder, channel, {"channels": {"svc": settings}} if settings else {})
+
+    async def main() -> None:
+        async with stage.at_work():
+            await act(stage)
+
+    asyncio.run(main())
+    return stage
+
+
+def test_a_message_is_sent_once_however_often_it_is_posted(tmp_path: Path) -> None:
+    channel = Sender()
+
+    async def act(stage: Stage) -> None:
+        for _ in range(3):
+            posted = await stage.mail.post(HERE, "hello", Extras(reply_to="1"), "k")
+            assert (posted.state, posted.message_id) == ("sent", "m1")
+
+    play(tmp_path, channel, act)
+    (sent,) = channel.sent
+    assert (sent.text, sent.key, sent.extras.reply_to) == ("hello", "k:0", "1")
+
+
+def test_a_long_message_goes_in_parts_and_has_the_id_of_the_first(tmp_path: Path) -> None:
+    channel = Sender()
+
+    async def act(stage: Stage) -> None:
+        posted = await stage.mail.post(HERE, "one two three four five six", Extras(), "k")
+        assert (posted.state, posted.message_id) == ("sent", "m1")
+
+    play(tmp_path, channel, act)
+    assert len(channel.sent) == 2
+
+
+def test_what_is_refused_for_good_is_told_and_what_is_late_is_on_its_way(tmp_path: Path) -> None:
+    channel = Sender()
+
+    async def act(stage: Stage) -> None:
+        channel.trouble = [SendFailed("blocked", retryable=False)]
+        posted = await stage.mail.post(HERE, "a", Extras(), "k1")
+        assert (posted.state, posted.why) == ("failed", "blocked")
+
+    play(tmp_path, channel, act)
+
+    async def late(stage: Stage) -> None:
+        posted = await stage.mail.post(HERE, "a", Extras(), "k1")
+        assert posted.state == "queued"
+
+    stage = Stage(tmp_path, channel, {})  # whose channels are not at work
+    asyncio.run(late(stage))
+
+
+def test_hooks_see_the_words_and_may_keep_them_back(tmp_path: Path) -> None:
+    class Censor:
+        @hook
+        def message_sending(self, outbound: Outbound) -> str | Refusal:
+            return Refusal("no") if outbound.text == "bad" else outbound.text.upper()
+
+    channel = Sender()
+
+    async def act(stage: Stage) -> None:
+        stage.hooks.register(Censor(), "censor")
+        await stage.mail.post(HERE, "good", Extras(), "k1")
+        with pytest.raises(ToolDenied, match="no"):
+            await stage.mail.post(HERE, "bad", Extras(), "k2")
+
+    play(tmp_path, channel, act)
+    assert [one.text for one in channel.sent] == ["GOOD"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [Media(name="x", problem="no such file"), Media(name="big", size=101)],
+)
+def test_a_file_that_cannot_be_sent_is_told_to_the_agent(tmp_path: Path, file: Media) -> None:
+    async def act(stage: Stage) -> None:
+        with pytest.raises(ToolError, match=file.name):
+            await stage.mail.post(HERE, "a", Extras(media=(file,)), "k")
+
+    channel = Sender()
+    play(tmp_path, channel, act)
+    assert channel.sent == []
+
+
+def test_what_a_service_cannot_do_is_said(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        mail = stage.mail
+        for asked in (
+            mail.react(HERE, "1", "👍"),
+            mail.edit(HERE, "1", "x"),
+            mail.delete(HERE, "1"),
+            mail.post(Address("other", "1"), "x", Extras(), "k"),
+            mail.post(HERE, " ", Extras(), "k"),
+        ):
+            with pytest.raises(ToolError):
+                await asked
+
+    play(tmp_path, Sender(), act)
+
+
+def test_messages_are_reacted_to_changed_and_deleted(tmp_path: Path) -> None:
+    channel = Able()
+
+    async def act(stage: Stage) -> None:
+        mail = stage.mail
+        await mail.react(HERE, "1", "👍")
+        await mail.edit(HERE, "1", "new")
+        await mail.delete(HERE, "1")
+        with pytest.raises(ToolError, match="too long"):
+            await mail.edit(HERE, "1", "far too long for a message of this service")
+        channel.trouble = [OSError("gone"), TimeoutError(), ChannelError("down")]
+        for error in (ToolError, ToolError, ChannelError):
+            with pytest.raises(error):
+                await mail.edit(HERE, "1", "new")
+
+    play(tmp_path, channel, act)
+    assert channel.seen == [("react", "1", "👍"), ("edit", "1", "new"), ("delete", "1")]
+
+
+def test_what_the_account_switches_off_is_not_done(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        with pytest.raises(ToolDenied, match="reactions is off"):
+            await stage.mail.react(HERE, "1", "👍")
+        await stage.mail.delete(HERE, "1")
+
+    play(tmp_path, Able(), act, actions={"reactions": False})
+
+
+def test_who_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "credentials"
+    folder.mkdir()
+    (folder / "svc-allowFrom.json").write_text('{"version": 1, "allowFrom": ["77"]}')
+
+    async def act(stage: Stage) -> None:
+        async with stage.store.commit() as unit:
+            data = {"lastChannel": "svc", "lastTo": "42"}
+            unit.put_session(SessionRecord("agent:main:main", "main", "s", 1, data))
+
+        async def knows(agent: str, chat: str, channel: str = "svc") -> bool:
+            return await stage.mail.knows(agent, Address(channel, chat))
+
+        assert await knows("main", "42")  # they have talked
+        assert not await knows("other", "42") and not await knows("main", "42", "elsewhere")
+        assert await knows("main", "-5") and await knows("main", "9")  # the config names them
+        assert await knows("main", "77")  # they were let in
+        assert not await knows("main", "*") and not await knows("main", "ann")
+
+    play(tmp_path, Sender(), act, groups={"-5": {}, "*": {}}, allowFrom=["9", "*"])
+
+
+@pytest.mark.parametrize(
+    ("target", "named", "expected"),
+    [
+        ("123", {}, Address("telegram", "123")),
+        ("telegram:123", {}, Address("telegram", "123")),
+        ("Telegram:123", {"channel": "telegram"}, Address("telegram", "123")),
+        ("telegram:work:123", {}, Address("telegram", "123", "work")),
+        ("123", {"account": "work"}, Address("telegram", "123", "work")),
+        ("telegram:-100:topic:5", {}, Address("telegram", "-100", thread="5")),
+        ("-100:topic:5", {"thread": "6"}, Address("telegram", "-100", thread="6")),
+        ("@ann", {}, Address("telegram", "@ann")),
+        ("@ann:example.org", {}, Address("matrix", "@ann:example.org")),
+        ("!room:example.org", {}, Address("matrix", "!room:example.org")),
+        ("room:!r:x", {"channel": "matrix"}, Address("matrix", "!r:x")),
+        ("#room:example.org", {}, Address("matrix", "#room:example.org")),
+        ("#lobsters", {}, Address("irc", "#lobsters", "net")),
+        ("irc:ann", {}, Address("irc", "ann", "net")),
+        ("", {}, Address("telegram", "42", "default", "9")),
+        ("42", {}, Address("telegram", "42", "default", "9")),
+        ("", {"thread": "8"}, Address("telegram", "42", "default", "8")),
+    ],
+)
+def test_how_a_chat_is_named(target: str, named: dict[str, str], expected: Address) -> None:
+    here = Address("telegram", "42", "default", "9")
+    assert find_address(target, ACCOUNTS, here=here, **named) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("", {"channel": "matrix"}),
+        ("1", {"channel": "signal"}),
+        ("1", {"channel": "telegram", "account": "none"}),
+        ("a\nb", {}),
+    ],
+)
+def test_what_names_no_chat_is_an_error(target: str, named: dict[str, str]) -> None:
+    with pytest.raises((ToolError, UserError)):
+        find_address(target, ACCOUNTS, here=Address("telegram", "42"), **named)
+
+
+def test_from_no_chat_the_channel_has_to_be_said() -> None:
+    web = Address("webchat", "agent:main:main")
+    with pytest.raises(ToolError, match="which channel"):
+        find_address("1", ACCOUNTS, here=web)
+    with pytest.raises(ToolError, match="to whom"):
+        find_address("", ACCOUNTS, here=web, channel="irc")
+    assert find_address("1", [("svc", "a")], here=web) == Address("svc", "1", "a")
+
+
+@given(st.text(max_size=30), st.text(max_size=10), st.text(max_size=10))
+def test_whatever_is_written_an_account_at_work_is_meant_or_an_error_said(
+    target: str, channel: str, account: str
+) -> None:
+    here = Address("telegram", "42")
+    try:
+        found = find_address(target, ACCOUNTS, channel=channel, account=account, here=here)
+    except (ToolError, UserError):
+        return
+    assert (found.channel, found.account) in ACCOUNTS
+    assert found.chat.strip() and found.chat.isprintable()

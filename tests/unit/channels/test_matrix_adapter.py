@@ -1,0 +1,441 @@
+"""The Matrix channel and a homeserver that fails in ways a real one seldom does (a fake)."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.channels.base import (
+    Deletes,
+    Edits,
+    Fetches,
+    Place,
+    Probes,
+    Reacts,
+    Types,
+)
+from homarus.channels.matrix import Settings, adapter, create, reader
+from homarus.core.clock import SystemClock
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.message import Address, Extras, Media, Outbound
+from tests.unit.channels.matrix_server import (
+    ME,
+    TOKEN,
+    Answer,
+    Desk,
+    Server,
+    channel,
+    event,
+    running,
+    serving,
+    sync,
+)
+
+TO = Address("matrix", "!r")
+INVITE = {
+    "type": "m.room.member",
+    "state_key": ME,
+    "sender": "@alice:test",
+    "content": {"membership": "invite", "is_direct": True},
+}
+HTML = b"<html>not what you asked for</html>"
+
+
+def play(body: Callable[[Server], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            await body(server)
+
+    asyncio.run(main())
+
+
+def refusal(errcode: str, **more: Any) -> dict[str, Any]:
+    return {"errcode": errcode, "error": "so it is", **more}
+
+
+def test_it_can_do_what_the_service_can() -> None:
+    matrix = channel(Server(), homeserver="http://hs.test")
+    for ability in (Types, Edits, Deletes, Reacts, Fetches, Probes):
+        assert isinstance(matrix, ability)
+    carries = matrix.capabilities
+    assert (carries.dialect, carries.idempotent, carries.text_limit) == ("matrix", True, 4_000)
+    assert carries.media_max_bytes == 20 * 1024 * 1024
+
+
+def test_the_config_says_how_much_is_carried_and_how_often_it_is_tried() -> None:
+    matrix = channel(
+        Server(),
+        homeserver="http://hs.test",
+        textChunkLimit=500,
+        mediaMaxMb=1.5,
+        retry={"attempts": 7, "minDelayMs": 100, "maxDelayMs": 200, "jitter": 0},
+    )
+    carries = matrix.capabilities
+    assert (carries.text_limit, carries.media_max_bytes) == (500, 1_572_864)
+    retry = carries.retry
+    assert (retry.attempts, retry.least_s, retry.most_s, retry.jitter) == (7, 0.1, 0.2, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "retryable", "after_s"),
+    [
+        ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1500)), SendFailed, True, 1.5),
+        ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "3"})), SendFailed, True, 3.0),
+        ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms="soon")), SendFailed, True, None),
+        ((413, refusal("M_TOO_LARGE")), SendFailed, False, None),
+        ((403, refusal("M_FORBIDDEN")), SendFailed, False, None),
+        ((400, refusal("M_BAD_JSON")), SendFailed, False, None),
+        ((401, refusal("M_UNKNOWN_TOKEN")), ChannelAuthFailed, None, None),
+        ((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)), ChannelAuthFailed, None, None),
+        ((403, refusal("M_USER_DEACTIVATED")), ChannelAuthFailed, None, None),
+        # Not its own words: whatever stands before it may answer like this while it is away.
+        ((502, HTML), ChannelError, None, None),
+        ((404, HTML), ChannelError, None, None),
+        ((403, HTML), ChannelError, None, None),
+        ((500, refusal("M_UNKNOWN")), ChannelError, None, None),
+        ((200, HTML), ChannelError, None, None),
+        ((200, [1, 2]), ChannelError, None, None),
+        (None, ChannelError, None, None),
+    ],
+    ids=str,
+)
+def test_an_error_s_class_says_what_is_known(
+    answer: Answer, kind: type[Exception], retryable: bool | None, after_s: float | None
+) -> None:
+    async def body(server: Server) -> None:
+        server.on("PUT /rooms/!r/send/.*", answer)
+        matrix = channel(server)
+        async with running(matrix, Desk()):
+            with pytest.raises(ChannelError) as caught:
+                await matrix.send(Outbound(TO, "private words", "key"))
+        error = caught.value
+        assert isinstance(error, kind)
+        assert isinstance(error, SendFailed) is (retryable is not None)
+        assert getattr(error, "retryable", None) is retryable
+        assert getattr(error, "after_s", None) == after_s
+        assert "private words" not in str(error) and TOKEN not in str(error)
+
+    play(body)
+
+
+def test_what_is_sent_while_nobody_is_connected_was_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adapter, "READY_S", 0.01)
+
+    async def body(server: Server) -> None:
+        with pytest.raises(SendFailed) as caught:
+            await channel(server).send(Outbound(TO, "hello", "key"))
+        assert caught.value.retryable and not server.asked
+
+    play(body)
+
+
+def test_the_same_key_asks_under_the_same_name() -> None:
+    async def body(server: Server) -> None:
+        matrix = channel(server)
+        async with running(matrix, Desk()):
+            for key in ("a", "a", "b"):
+                await matrix.send(Outbound(TO, "hello", key))
+        first, again, other = (one.path for one in server.seen("PUT /rooms/.*/send/.*"))
+        assert first == again != other
+
+    play(body)
+
+
+def test_a_batch_is_read_to_its_end_with_its_last_message() -> None:
+    async def body(server: Server) -> None:
+        server.syncs += [
+            sync("s1", event("one", "$1"), event("two", "$2"), event("three", "$3")),
+            sync("s2"),
+            sync("s3", event("four", "$4")),
+        ]
+        desk = Desk()
+        async with running(channel(server), desk):
+            await desk.received(4)
+        assert [one.text for one in desk.got] == ["one", "two", "three", "four"]
+        assert [kept and kept["since"] for kept in desk.cursors] == ["s0", "s0", "s1", "s3"]
+
+    play(body)
+
+
+def test_reading_goes_on_where_it_was() -> None:
+    async def body(server: Server) -> None:
+        server.syncs = [(200, {"next_batch": "now"}), sync("s8", event("hello"))]
+        desk = Desk(kept={"since": "s7"})
+        async with running(channel(server), desk):
+            await desk.received(1)
+        first, second, *_ = server.seen("GET /sync")
+        assert "since" not in first.query and second.query["since"] == "s7"
+
+    play(body)
+
+
+def test_a_position_nobody_knows_any_more_is_given_up_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(server: Server) -> None:
+        server.syncs = [
+            (200, {"next_batch": "now"}),
+            (400, refusal("M_INVALID_PARAM")),
+            sync("s2", event("hello")),
+        ]
+        desk = Desk(kept={"since": "lost"})
+        async with running(channel(server), desk):
+            await desk.received(1)
+        assert [one.query.get("since") for one in server.seen("GET /sync")][:3] == [
+            None,
+            "lost",
+            "now",
+        ]
+        server.syncs = [(200, {"next_batch": "now"}), *[(400, refusal("M_INVALID_PARAM"))] * 2]
+        with pytest.raises(SendFailed):
+            await channel(server).run(Desk(kept={"since": "lost"}))
+
+    play(body)
+    assert "no longer knows" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, HTML), (200, {}), (200, {"next_batch": 5}), (500, HTML), None], ids=str
+)
+def test_an_answer_nobody_understands_ends_the_reading(answer: Any) -> None:
+    async def body(server: Server) -> None:
+        server.syncs = [answer]
+        with pytest.raises(ChannelError) as caught:
+            await channel(server).run(Desk())
+        assert not isinstance(caught.value, ChannelAuthFailed)
+
+    play(body)
+
+
+def test_odd_shapes_in_an_answer_are_passed_over() -> None:
+    async def body(server: Server) -> None:
+        odd = {
+            "next_batch": "s1",
+            "account_data": [1],
+            "rooms": {
+                "join": {"!a": None, "!b": {"timeline": {"events": [1, None, {}]}}, "!c": [1]},
+                "invite": {"!d": 1, "!e": {"invite_state": {"events": [{}, 2]}}},
+                "leave": {"!f": 3},
+            },
+        }
+        server.syncs += [
+            (200, odd),
+            (200, {"next_batch": "s2", "rooms": []}),
+            sync("s3", event("x")),
+        ]
+        desk = Desk()
+        async with running(channel(server), desk):
+            await desk.received(1)
+
+    play(body)
+
+
+def test_a_hole_is_filled_and_a_bottomless_one_given_up(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_PAGES", 3)
+
+    async def body(server: Server) -> None:
+        pages = iter(range(1_000))
+
+        def page(_asked: Any) -> tuple[int, Any]:
+            number = next(pages)
+            if number == 1:  # nothing in it that we asked for
+                return 200, {"chunk": [], "end": f"p{number}"}
+            chunk = [event(f"old {number}", f"$old{number}"), event("older", f"$older{number}")]
+            return 200, {"chunk": chunk, "end": f"p{number}"}
+
+        server.on("GET /rooms/!r/messages", page)
+        first = {"next_batch": "s0", "rooms": {"join": {"!r": {}}}}
+        server.syncs = [(200, first), sync("s1", event("new"), limited=True, prev_batch="p")]
+        desk = Desk()
+        async with running(channel(server), desk):
+            got = await desk.received(5)
+        assert [one.id for one in got] == ["$older2", "$old2", "$older0", "$old0", "$1"]
+        asked = server.seen("GET /rooms/!r/messages")
+        assert [one.query["from"] for one in asked] == ["p", "p0", "p1"]
+        assert all(one.query["to"] == "s0" and one.query["dir"] == "b" for one in asked)
+
+    play(body)
+    assert "what is older is not read" in caplog.text
+
+
+@pytest.mark.parametrize(("answer", "tries"), [((403, refusal("M_FORBIDDEN")), 1), (None, 3)])
+def test_a_room_whose_past_cannot_be_had_does_not_hold_up_the_others(
+    answer: Answer, tries: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(server: Server) -> None:
+        server.on("GET /rooms/!r/messages", answer)
+        matrix, desk = channel(server), Desk(kept={"since": "s0"})
+        first = (200, {"next_batch": "now", "rooms": {"join": {"!r": {}}}})
+        for _ in range(tries - 1):
+            server.syncs = [first, sync("s1", event("new"), limited=True, prev_batch="p")]
+            with pytest.raises(ChannelError):
+                await matrix.run(desk)
+        server.syncs = [first, sync("s1", event("new"), limited=True, prev_batch="p")]
+        async with running(matrix, desk):
+            await desk.received(1)
+        assert len(server.seen("GET /rooms/!r/messages")) == tries
+        assert [one.text for one in desk.got] == ["new"]
+
+    play(body)
+    assert "is not read" in caplog.text
+
+
+def test_in_a_room_that_is_new_nothing_is_read_from_before_we_were_let_in() -> None:
+    async def body(server: Server) -> None:
+        server.on("GET /rooms/!r/messages", (200, {"chunk": [event("old", "$old")], "end": ""}))
+        server.syncs += [
+            sync("s1", event("history"), limited=True, prev_batch="p"),
+            sync("s2", event("now", "$now")),
+        ]
+        desk = Desk()
+        async with running(channel(server), desk):
+            await desk.received(1)
+        assert [one.id for one in desk.got] == ["$now"]
+
+    play(body)
+
+
+def test_what_need_not_work_does_not_stop_the_reading(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(server: Server) -> None:
+        for what in ("POST /rooms/.*/receipt/.*", "POST /join/.*", "GET /rooms/.*/event/.*"):
+            server.on(what, (500, HTML))
+        server.on("GET /rooms/!r/joined_members", (403, refusal("M_FORBIDDEN")))
+        invited = {"invite": {"!new": {"invite_state": {"events": [INVITE]}}}}
+        answers = event("to that", "$2")
+        answers["content"]["m.relates_to"] = {"m.in_reply_to": {"event_id": "$gone"}}
+        server.syncs += [(200, {"next_batch": "s1", "rooms": invited})]
+        server.syncs += [sync("s2", event("one", "$1")), sync("s3", answers)]
+        desk = Desk()
+        async with running(channel(server), desk):
+            one, two = await desk.received(2)
+            await server.until("POST /join/!new")
+            await server.until("POST /rooms/.*/receipt/.*")
+        assert one.occasion.kind == "group"  # nobody said how many there are
+        assert two.occasion.reply_to == "$gone" and not two.occasion.answers_us
+
+    play(body)
+    assert "could not be followed" in caplog.text and "cannot be had" in caplog.text
+
+
+def test_an_invitation_is_tried_again_when_the_server_is_busy() -> None:
+    async def body(server: Server) -> None:
+        busy: list[tuple[int, Any]] = [
+            (429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1)),
+            (200, {}),
+        ]
+        server.on("POST /join/!new", lambda _asked: busy.pop(0))
+        server.on("PUT /user/.*/account_data/m.direct", (200, {}))
+        rooms = {"invite": {"!new": {"invite_state": {"events": [INVITE]}}}}
+        server.syncs += [(200, {"next_batch": "s1", "rooms": rooms})]
+        async with running(channel(server), Desk()):
+            (noted,) = await server.until("PUT /user/.*/account_data/m.direct")
+        assert noted.data == {"@alice:test": ["!new"]}
+        assert len(server.seen("POST /join/!new")) == 2
+
+    play(body)
+
+
+def test_a_server_of_before_has_its_files_where_they_were() -> None:
+    async def body(server: Server) -> None:
+        server.on("GET /_matrix/media/v3/download/a/b", (200, b"bytes"))
+        server.on("GET /_matrix/client/v1/media/config", (404, refusal("M_UNRECOGNIZED")))
+        server.on("GET /_matrix/media/v3/config", (200, {"m.upload.size": 77}))
+        matrix = channel(server)
+        async with running(matrix, Desk()):
+            assert matrix.capabilities.media_max_bytes == 77
+            assert await matrix.fetch(Media(ref="mxc://a/b"), 5) == b"bytes"
+            for ref in ("mxc://a", "https://a/b", "mxc://a/b/c", "", "mxc:///b", "mxc://a/.."):
+                with pytest.raises(ChannelError):
+                    await matrix.fetch(Media(ref=ref), 5)
+
+    play(body)
+
+
+def test_an_upload_that_fails_sends_nothing(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        file = tmp_path / "a.txt"
+        file.write_text("words")
+        message = Outbound(TO, "", "key", Extras(media=(Media(path=str(file)),)))
+        matrix = channel(server)
+        async with running(matrix, Desk()):
+            for answer in ((200, {}), (502, HTML), (429, refusal("M_LIMIT_EXCEEDED"))):
+                server.on("POST /_matrix/media/v3/upload", answer)
+                with pytest.raises(ChannelError):
+                    await matrix.send(message)
+        assert not server.seen("PUT /rooms/.*")
+
+    play(body)
+
+
+def test_signed_out_it_signs_in_anew_where_it_knows_the_password(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        tokens = iter(["first", "second"])
+
+        def login(_asked: Any) -> tuple[int, Any]:
+            return 200, {"access_token": next(tokens), "device_id": "DEVICE", "user_id": ME}
+
+        def whoami(asked: Any) -> tuple[int, Any]:
+            if asked.headers["authorization"] == "Bearer gone":
+                return 401, refusal("M_UNKNOWN_TOKEN")
+            return 200, {"user_id": ME}
+
+        server.on("POST /login", login)
+        server.on("GET /account/whoami", whoami)
+        given = {"homeserver": server.url, "userId": ME, "password": "pass word"}
+        place = Place("matrix", "work", SystemClock(), state=tmp_path)
+        matrix = create(place, Settings.model_validate(given))
+        server.syncs.append((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)))
+        with pytest.raises(ChannelError) as caught:
+            await matrix.run(Desk())
+        assert not isinstance(caught.value, ChannelAuthFailed)  # so it is begun anew
+        file = tmp_path / "credentials" / "matrix" / "work.json"
+        kept = json.loads(file.read_text())
+        assert kept["accessToken"] == "first" and kept["deviceId"] == "DEVICE"
+        file.write_text(json.dumps({**kept, "accessToken": "gone"}))
+        assert await matrix.probe() == ME
+        assert json.loads(file.read_text())["accessToken"] == "second"
+        first, second = (one.data for one in server.seen("POST /login"))
+        assert "device_id" not in first and second["device_id"] == "DEVICE"
+        assert first["initial_device_display_name"] == "Homarus"
+
+    play(body)
+
+
+@pytest.mark.parametrize("kept", ["", "[]", "{", '{"accessToken": "x", "userId": "@other:test"}'])
+def test_a_kept_token_of_somebody_else_is_not_used(tmp_path: Path, kept: str) -> None:
+    async def body(server: Server) -> None:
+        server.on("POST /login", (403, refusal("M_FORBIDDEN")))
+        file = tmp_path / "credentials" / "matrix" / "default.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(kept)
+        given = {"homeserver": server.url, "userId": ME, "password": "wrong"}
+        place = Place("matrix", "default", SystemClock(), state=tmp_path)
+        with pytest.raises(ChannelAuthFailed):
+            await create(place, Settings.model_validate(given)).run(Desk())
+        assert not server.seen("GET /account/whoami") and file.read_text() == kept
+
+    play(body)
+
+
+def test_neither_words_nor_tokens_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+
+    async def body(server: Server) -> None:
+        server.on("POST /rooms/.*/receipt/.*", (403, refusal("M_FORBIDDEN")))
+        server.syncs += [sync("s1", event("private words"))]
+        desk = Desk()
+        matrix = channel(server)
+        async with running(matrix, desk):
+            await desk.received(1)
+            await matrix.send(Outbound(TO, "private words", "key"))
+            await server.until("POST /rooms/.*/receipt/.*")
+
+    play(body)
+    assert "private words" not in caplog.text and TOKEN not in caplog.text

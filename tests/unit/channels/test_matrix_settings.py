@@ -1,0 +1,149 @@
+"""The settings of a Matrix account: the original's keys, and what is told about wrong ones."""
+
+from typing import Any
+
+import pytest
+
+from homarus.channels.base import Place
+from homarus.channels.matrix import LABEL, Settings, create
+from homarus.channels.roster import known_channels, label, load_channel
+from homarus.config.channels import account_settings, common
+from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
+from homarus.core.errors import ConfigError
+
+TOKEN = {"homeserver": "https://hs.test", "accessToken": "t"}
+
+
+def config(section: dict[str, Any]) -> Config:
+    return Config.model_validate({"channels": {"matrix": section}})
+
+
+def settings(**section: Any) -> Settings:
+    return account_settings(config({**TOKEN, **section}), "matrix", "default", Settings)
+
+
+def test_it_is_a_channel() -> None:
+    assert "matrix" in known_channels() and label("matrix") == LABEL
+    assert load_channel("matrix").Settings is Settings
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({**TOKEN, "userId": "bot"}, "@name:server"),
+        ({**TOKEN, "encryption": True}, "encrypted rooms are not supported"),
+        ({**TOKEN, "homesrever": "x"}, "did you mean homeserver?"),
+        ({**TOKEN, "threadReplies": "sometimes"}, "channels.matrix.threadReplies"),
+        ({**TOKEN, "dm": {"policy": "open", "unheard": 1}}, "channels.matrix.dm"),
+        ({**TOKEN, "rooms": 3}, "channels.matrix.rooms"),
+    ],
+)
+def test_what_is_wrong_is_named(section: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        account_settings(config(section), "matrix", "default", Settings)
+    assert told in str(caught.value) and "Value error" not in str(caught.value)
+
+
+def made(env: dict[str, str], account: str = "default", **section: Any) -> Settings:
+    given = account_settings(config(section), "matrix", "default", Settings)
+    place = Place("matrix", account, SystemClock(), env=env)
+    return create(place, given)._settings
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({}, "channels.matrix.homeserver is missing"),
+        ({"homeserver": "hs.test"}, "set accessToken, or userId and password"),
+        ({"homeserver": "hs.test", "userId": "@a:b"}, "set accessToken, or userId and password"),
+        ({"homeserver": "hs.test", "password": "p"}, "set accessToken, or userId and password"),
+        ({"homeserver": "hs.test", "accessToken": ""}, "set accessToken, or userId and password"),
+    ],
+)
+def test_an_account_that_cannot_sign_in_is_not_made(section: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made({}, **section)
+    assert told in str(caught.value)
+
+
+def test_the_environment_says_what_the_config_does_not() -> None:
+    env = {
+        "MATRIX_HOMESERVER": "https://env.test/",
+        "MATRIX_USER_ID": "@env:test",
+        "MATRIX_ACCESS_TOKEN": "env-token",
+        "MATRIX_PASSWORD": "env-password",
+    }
+    whole = made(env)
+    assert whole.homeserver == "https://env.test" and whole.user_id == "@env:test"
+    assert whole.access_token and whole.access_token.get_secret_value() == "env-token"
+    own = made(env, homeserver="https://own.test", userId="@own:test", password="own")
+    assert own.homeserver == "https://own.test" and own.access_token is None
+    assert own.password and own.password.get_secret_value() == "own"
+    with pytest.raises(ConfigError):
+        made(env, account="work")  # it is for the usual account alone
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(settings(password="hidden-one", accessToken="hidden-two"))
+    assert "hidden" not in shown
+
+
+def test_a_homeserver_may_be_written_without_a_scheme() -> None:
+    assert settings(homeserver="hs.test/").homeserver == "https://hs.test"
+    assert settings(homeserver="http://hs.test:8008").homeserver == "http://hs.test:8008"
+
+
+def test_older_words_mean_the_same_for_the_channel_and_for_who_is_heard() -> None:
+    section = {
+        **TOKEN,
+        "dm": {"policy": "allowlist", "allowFrom": ["@a:b"]},
+        "rooms": {"!r": {"allow": True, "users": ["@c:d"], "autoReply": True}, "!q": {}},
+        "groups": {"!q": {"requireMention": False}},
+    }
+    whole = config(section)
+    for found in (
+        account_settings(whole, "matrix", "default", Settings),
+        common(whole, "matrix", "default"),
+    ):
+        assert found.dm_policy == "allowlist" and found.allow_from == ("@a:b",)
+        room = found.groups["!r"]
+        assert room.enabled and room.allow_from == ("@c:d",) and room.require_mention is False
+        assert found.groups["!q"].require_mention is False
+
+
+def test_the_newer_word_wins_and_off_is_off() -> None:
+    both = settings(dmPolicy="pairing", dm={"policy": "open", "allowFrom": ["*"]})
+    assert both.dm_policy == "pairing" and both.allow_from == ("*",)
+    assert settings(dm={"enabled": False, "policy": "pairing"}).dm_policy == "disabled"
+
+
+@pytest.mark.parametrize(
+    ("section", "direct", "group"),
+    [
+        ({"allowlistOnly": True}, "allowlist", "allowlist"),
+        ({"allowlistOnly": True, "dmPolicy": "disabled"}, "disabled", "allowlist"),
+        ({"allowlistOnly": True, "groupPolicy": "open"}, "allowlist", "allowlist"),
+        ({"allowlistOnly": False, "groupPolicy": "open"}, "pairing", "open"),
+    ],
+)
+def test_only_those_listed_are_heard_where_that_is_said(
+    section: dict[str, Any], direct: str, group: str
+) -> None:
+    found = settings(**section)
+    assert (found.dm_policy, found.group_policy) == (direct, group)
+
+
+def test_invitations_are_followed_by_what_is_listed() -> None:
+    listed = settings(autoJoin="allowlist", autoJoinAllowlist=["#kitchen:hs", "@boss:hs"])
+    assert listed.joins("!r", "#kitchen:hs", "@eve:hs", is_direct=False)
+    assert listed.joins("!r", "", "@boss:hs", is_direct=False)
+    assert not listed.joins("!r", "", "@eve:hs", is_direct=True)
+    assert not settings(autoJoin="allowlist").joins("!r", "", "", is_direct=True)
+    assert settings(autoJoin="allowlist", autoJoinAllowlist=["*"]).joins(
+        "!r", "", "", is_direct=False
+    )
+    usual = settings(groups={"!r": {}})
+    assert usual.joins("!r", "", "@eve:hs", is_direct=False)
+    assert not usual.joins("!q", "", "@eve:hs", is_direct=False)
+    assert usual.joins("!q", "", "@eve:hs", is_direct=True)

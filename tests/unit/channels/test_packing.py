@@ -1,0 +1,133 @@
+"""A text becomes the messages of one service: cut, captioned, and honest about what is missing."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.channels.base import Capabilities
+from homarus.channels.chunk import measure
+from homarus.channels.packing import TTL_MS, answering, pack
+from homarus.config.channels import AccountSettings
+from homarus.core.message import Address, Button, Extras, Inbound, Media
+from homarus.store.journal import Parcel
+
+CHAT = Address("svc", "chat")
+UNITS = ("utf16", "codepoint", "byte")
+USUAL = AccountSettings()
+FILES = Capabilities(caption_limit=20, media_max_bytes=1_000_000)
+PHOTO = Media("image", "image/png", "photo.png", 500, path="/m/photo.png")
+PAPER = Media("document", "application/pdf", "paper.pdf", 900, path="/m/paper.pdf")
+
+
+def packed(
+    text: str, extras: Extras, capabilities: Capabilities = FILES, **settings: Any
+) -> list[Parcel]:
+    rules = AccountSettings.model_validate(settings)
+    return pack("r", text, CHAT, capabilities, rules, extras=extras, at_ms=0)
+
+
+def seen(parcels: list[Parcel]) -> list[tuple[str, str]]:
+    return [(one.text, "".join(file.name for file in one.extras.media)) for one in parcels]
+
+
+@given(st.text(), st.integers(1, 50), st.sampled_from(UNITS))
+def test_a_reply_is_packed_in_parts_that_fit_and_lose_no_word(
+    text: str, limit: int, unit: Any
+) -> None:
+    parcels = pack("run", text, CHAT, Capabilities(limit, unit), USUAL, at_ms=5, first=2)
+    assert [one.id for one in parcels] == [f"run:{n}" for n in range(2, 2 + len(parcels))]
+    assert all(one.text.strip() for one in parcels)
+    for one in parcels:
+        assert measure(one.text, unit) <= limit or len(one.text) == 1
+        assert (one.run, one.address, one.at_ms, one.expires_ms) == ("run", CHAT, 5, 5 + TTL_MS)
+    if "`" not in text and "~" not in text:  # a fence that is cut is closed and opened again
+        kept = "".join("".join(one.text.split()) for one in parcels)
+        assert kept == "".join(text.replace("\0", "\ufffd").split())
+
+
+def test_half_a_surrogate_pair_in_a_reply_does_not_stop_it() -> None:
+    (parcel,) = pack("r", "a\ud83db\0", CHAT, Capabilities(), USUAL, at_ms=0)
+    assert parcel.text == "a\ufffdb\ufffd"
+
+
+def test_a_blank_reply_is_nothing_to_carry() -> None:
+    assert pack("r", " \n\t ", CHAT, Capabilities(), USUAL, at_ms=0) == []
+
+
+def test_the_accounts_own_limit_and_way_of_cutting_count() -> None:
+    assert len(packed("one two three", Extras(), textChunkLimit=5)) == 3
+    assert len(packed("one\n\ntwo", Extras(), chunkMode="newline")) == 2
+
+
+def test_short_words_go_with_the_first_file_and_each_file_is_a_message() -> None:
+    extras = Extras(media=(PHOTO, PAPER))
+    assert seen(packed("look", extras)) == [("look", "photo.png"), ("", "paper.pdf")]
+    assert seen(packed("", extras)) == [("", "photo.png"), ("", "paper.pdf")]
+
+
+def test_words_that_are_too_long_for_a_caption_go_before_the_files() -> None:
+    long = "more than twenty characters"
+    assert seen(packed(long, Extras(media=(PHOTO,)))) == [(long, ""), ("", "photo.png")]
+    plain = Capabilities(media_max_bytes=1_000)
+    assert seen(packed("look", Extras(media=(PHOTO,)), plain)) == [("look", ""), ("", "photo.png")]
+
+
+def test_what_cannot_be_sent_is_said_in_words() -> None:
+    lost = Media(name="no`te.txt", problem="no such file")
+    assert seen(packed("here", Extras(media=(lost,)))) == [
+        ("here\n\n(`no'te.txt` was not sent: no such file)", "")
+    ]
+    none = Capabilities()
+    assert seen(packed("", Extras(media=(PHOTO,)), none)) == [
+        ("(a file that cannot be sent here: `photo.png`)", "")
+    ]
+    big = Media(name="film.mp4", size=2_500_000, path="/m/film.mp4")
+    ((told, _),) = seen(packed("", Extras(media=(big,))))
+    assert told == "(`film.mp4` was not sent: it has 2.5 MB, and 1.0 MB is the limit here)"
+    assert "0.0 MB" in packed("", Extras(media=(PHOTO,)), mediaMaxMb=0.0001)[0].text
+
+
+@given(
+    st.text(max_size=60),
+    st.integers(0, 3),
+    st.integers(1, 30),
+    st.sampled_from(("off", "first", "all")),
+    st.sampled_from(("", "9")),
+)
+def test_each_extra_stands_where_it_belongs(
+    text: str, files: int, limit: int, mode: str, replaces: str
+) -> None:
+    buttons = ((Button("ok", "yes"),),)
+    extras = Extras("7", replaces, (PHOTO,) * files, as_voice=True, buttons=buttons, silent=True)
+    carries = Capabilities(limit, caption_limit=10, media_max_bytes=1_000)
+    found = [one.extras for one in packed(text, extras, carries, replyToMode=mode)]
+    assert sum(len(one.media) for one in found) == files
+    assert all(len(one.media) <= 1 for one in found)
+    assert [bool(one.media) for one in found] == [one.as_voice for one in found]
+    assert all(one.silent for one in found)
+    for number, one in enumerate(found):
+        first, last = number == 0, number == len(found) - 1
+        assert one.reply_to == ("7" if first or mode == "all" else "")
+        assert one.buttons == (buttons if last else ())
+        assert one.replaces == (replaces if first and not one.media else "")
+    if replaces and text.strip() and "\0" not in text:
+        assert found[0].replaces == "9"
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "named", "expected"),
+    [
+        ("off", 0, "", ""),
+        ("off", 0, "5", "5"),
+        ("first", 0, "", "m1"),
+        ("first", 3, "", ""),
+        ("first", 3, "5", "5"),
+        ("all", 3, "", "m1"),
+    ],
+)
+def test_which_message_a_reply_answers(mode: str, first: int, named: str, expected: str) -> None:
+    rules = AccountSettings.model_validate({"replyToMode": mode})
+    inbound = Inbound("m1", CHAT, "ann", "hi")
+    assert answering(inbound, Extras(reply_to=named), rules, first).reply_to == expected

@@ -1,0 +1,68 @@
+"""Which channels there are: ours, found without importing them, and those of packages."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+
+import pytest
+
+from homarus.channels import roster
+from homarus.channels.roster import known_channels, label, load_channel
+from homarus.config.channels import AccountSettings
+from homarus.core.errors import UnknownName, UserError
+
+
+def entries(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    made = tuple(EntryPoint(name, value, roster.GROUP) for name, value in values.items())
+    monkeypatch.setattr(roster, "_entries", lambda: made)
+
+
+def test_what_has_settings_and_create_is_a_channel_and_the_machinery_is_none() -> None:
+    known = known_channels()
+    assert {"telegram", "matrix", "irc"} <= set(known) and list(known) == sorted(known)
+    assert not {"base", "http", "roster", "courier", "markup", "--init--"} & set(known)
+
+
+def test_every_channel_can_be_loaded_and_has_a_name_for_people() -> None:
+    for name in known_channels():
+        kind = load_channel(name)
+        assert callable(kind.create)
+        assert kind.Settings.model_config["extra"] == "forbid", f"{name} takes any key"
+        assert label(name).lower().replace(" ", "-") == name
+
+
+def test_to_list_channels_imports_none() -> None:
+    code = (
+        "import sys; from homarus.channels.roster import known_channels as k; names = k();"
+        "sys.exit(any(f'homarus.channels.{n}' in sys.modules for n in names))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["base", "http", "telegarm", "", "Telegram", "../telegram", "a.b"])
+def test_any_other_name_is_unknown_and_the_nearest_is_told(name: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        load_channel(name)
+    assert "telegram" in caught.value.fix
+    if name == "telegarm":
+        assert caught.value.fix.startswith("did you mean telegram?")
+
+
+def test_a_package_brings_a_channel_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(Settings=AccountSettings, create=lambda place, settings: None)
+    monkeypatch.setitem(sys.modules, "carrier_pigeon", module)
+    entries(monkeypatch, pigeon="carrier_pigeon", telegram="carrier_pigeon")
+    assert "pigeon" in known_channels()
+    assert load_channel("pigeon") is module
+    assert load_channel("telegram") is not module  # ours cannot be replaced
+    assert label("pigeon") == "Pigeon"
+
+
+def test_a_package_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries(monkeypatch, pigeon="no_such_module", owl="json")
+    with pytest.raises(UserError, match="pigeon cannot be loaded from no_such_module"):
+        load_channel("pigeon")
+    with pytest.raises(UserError, match="json is not a channel: it needs Settings and create"):
+        load_channel("owl")
+    assert label("pigeon") == "pigeon"

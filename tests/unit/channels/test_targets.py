@@ -1,0 +1,46 @@
+"""How people write the chat a message is for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.channels.targets import MAX_CHARS, read_target
+from homarus.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("channel", "text", "chat", "thread"),
+    [
+        ("telegram", "42", "42", None),
+        ("telegram", " telegram:42 ", "42", None),
+        ("telegram", "Telegram:GROUP:-1001", "-1001", None),
+        ("telegram", "-1001:topic:7", "-1001", "7"),
+        ("matrix", "!room:example.org", "!room:example.org", None),
+        ("matrix", "room:!room:example.org:thread:$abc", "!room:example.org", "$abc"),
+        ("matrix", "@ann:example.org", "@ann:example.org", None),
+        ("irc", "#homarus", "#homarus", None),
+        ("irc", "user:ann", "ann", None),
+    ],
+)
+def test_a_target_names_a_chat_and_perhaps_a_thread(
+    channel: str, text: str, chat: str, thread: str | None
+) -> None:
+    assert read_target(channel, text) == (chat, thread)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "telegram:", "group:", "a\nb", "\u202e1", "\0", "x" * 600]
+)
+def test_what_names_no_chat_is_a_mistake(text: str) -> None:
+    with pytest.raises(UserError, match="names no chat of telegram"):
+        read_target("telegram", text)
+
+
+@given(st.text(max_size=600))
+def test_whatever_is_written_a_chat_is_one_printable_word_or_none(text: str) -> None:
+    try:
+        chat, thread = read_target("telegram", text)
+    except UserError:
+        return
+    assert chat and chat == chat.strip() and chat.isprintable() and len(chat) <= MAX_CHARS
+    assert thread is None or thread

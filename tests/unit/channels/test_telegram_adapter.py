@@ -1,0 +1,725 @@
+"""The bot hears: by its long poll and by its webhook, against the strict fake."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from homarus.channels.base import Deletes, Drafts, Edits, Fetches, Listens, Place, Probes, Reacts
+from homarus.channels.base import Types as CanType
+from homarus.channels.telegram import Settings, create
+from homarus.channels.telegram.adapter import Telegram
+from homarus.core.clock import SystemClock
+from homarus.core.errors import (
+    ChannelAuthFailed,
+    ChannelError,
+    MediaTooLarge,
+    SendFailed,
+    StoreError,
+)
+from homarus.core.message import Button, Json, Media
+from homarus.testing.clock import FakeClock
+from homarus.testing.model_server.pipe import read_request, write_whole
+from homarus.testing.stream_server import StreamServer
+from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
+from tests.unit.channels.telegram_stage import WAIT_S, Keeper, bot, running, send, to
+
+SECRET = "s3cret_0123456789"
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+PUBLIC = "https://bot.example"
+
+
+# The long poll
+
+
+def test_what_a_person_says_is_heard_and_confirmed_by_the_next_poll() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper()
+            first = telegram.say("hello")
+            async with running(bot(telegram), keeper):
+                await keeper.until(1)
+                telegram.say("and again")
+                await keeper.until(2)
+                await telegram.until_asked("getUpdates", 3)
+            assert [one.text for one in keeper.kept] == ["hello", "and again"]
+            assert keeper.kept[0].id == f"{ADA}:{first['message_id']}"
+            assert not telegram.world.pending
+            polls = await telegram.until_asked("getUpdates", 3)
+            assert "offset" not in polls[0] and polls[0]["timeout"] == 30
+            assert polls[-1]["offset"] == telegram.acts.updates[-1]["update_id"] + 1
+            assert "message_reaction" not in polls[0]["allowed_updates"]
+
+    asyncio.run(main())
+
+
+def test_a_restart_goes_on_behind_the_last_message_that_was_kept() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper()
+            telegram.say("one")
+            async with running(bot(telegram), keeper):
+                await keeper.until(1)
+            telegram.say("two")
+            async with running(bot(telegram), keeper):
+                await keeper.until(2)
+            assert [one.text for one in keeper.kept] == ["one", "two"] and not keeper.again
+            assert keeper.at is not None
+            assert keeper.at["offset"] == telegram.acts.updates[-1]["update_id"] + 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "cursor", [{"offset": 99_000_000, "bot": 1}, {"offset": 99_000_000, "atMs": 1}]
+)
+def test_the_place_of_another_bot_or_of_long_ago_is_not_used(cursor: dict[str, Json]) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper(at=cursor)
+            telegram.say("hello")
+            async with running(bot(telegram), keeper):
+                await keeper.until(1)
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_kept_is_offered_again() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper(failures=1)
+            telegram.say("hello")
+            with pytest.raises(StoreError):
+                await bot(telegram).run(keeper)
+            assert telegram.world.pending and keeper.at is None
+            async with running(bot(telegram), keeper):
+                await keeper.until(1)
+
+    asyncio.run(main())
+
+
+def test_the_same_message_a_hundred_times_has_one_id() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper()
+            telegram.say("hello")
+            telegram.redeliver(*telegram.acts.updates * 99, renumbered=True)
+            async with running(bot(telegram), keeper):
+                await keeper.until_again(99)
+            assert len(keeper.kept) == 1 and set(keeper.again) == {keeper.kept[0].id}
+
+    asyncio.run(main())
+
+
+def test_updates_that_come_out_of_order_are_all_heard() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper()
+            for number in range(5):
+                telegram.say(f"{number}")
+            telegram.world.pending.reverse()
+            async with running(bot(telegram), keeper):
+                await keeper.until(5)
+                await telegram.until_heard()
+            assert sorted(one.text for one in keeper.kept) == list("01234")
+            assert not telegram.world.pending
+
+    asyncio.run(main())
+
+
+def test_bad_updates_are_passed_over_and_the_good_one_after_them_is_heard(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper()
+            wrong: list[Json] = [None, 5, "text", [], {}, {"chat": None}, {"message_id": "x"}]
+            numbers = [telegram.acts.deliver(message=one) for one in wrong]
+            telegram.acts.deliver(callback_query={"id": 5}, message=None)
+            telegram.acts.deliver(my_chat_member={"chat": {}})
+            telegram.acts.deliver()
+            bad = {"ok": True, "result": [None, 7, {"update_id": "x"}, {"update_id": 5}]}
+            telegram.trouble("getUpdates", status=200, told=bad)
+            telegram.say("hello")
+            async with running(bot(telegram), keeper):
+                await keeper.until(1)
+                await telegram.until_asked("getUpdates", 3)
+            assert keeper.kept[0].text == "hello" and not telegram.world.pending
+            assert f"update {numbers[-1]} is passed over" in caplog.text
+
+    asyncio.run(main())
+
+
+def test_an_update_that_says_two_things_at_once_breaks_nothing() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper()
+            said = telegram.say("hello")
+            telegram.world.pending.clear()
+            telegram.acts.deliver(message=said, message_reaction={}, callback_query={"id": "1"})
+            async with running(bot(telegram, reactionNotifications="own"), keeper):
+                await keeper.until(1)
+                await telegram.until_heard()
+
+    asyncio.run(main())
+
+
+def test_a_group_that_says_it_moved_is_written_to_where_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.world.chat(-77, "group", "Old")
+            telegram.world.chat(-10077)
+            telegram.say(chat=-77, migrate_to_chat_id=-10077)
+            channel = bot(telegram)
+            async with running(channel, Keeper()):
+                await telegram.until_heard()
+                await send(channel, "hi", chat=-77)
+            assert telegram.sent(-10077)[0]["text"] == "hi"
+
+    asyncio.run(main())
+    assert "-77 is -10077 now" in caplog.text
+
+
+def test_a_server_that_does_not_wait_is_not_asked_without_end() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            clock, keeper = FakeClock(patient=False), Keeper()
+            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": []}, times=5)
+            async with running(bot(telegram, clock=clock), keeper):
+                await telegram.until_asked("getUpdates", 6)
+            assert clock.slept == [1.0] * 5
+
+    asyncio.run(main())
+
+
+def test_after_a_week_without_a_word_telegram_may_count_anew() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            clock, keeper = FakeClock(patient=False), Keeper()
+            telegram.say("hello")
+            async with running(bot(telegram, clock=clock), keeper):
+                await telegram.until_asked("getUpdates", 2)
+                # The poll that waits is answered with nothing, a week later.
+                await clock.sleep(7 * 24 * 3600)
+                telegram.feed.end_wait()
+                third = (await telegram.until_asked("getUpdates", 3))[2]
+            assert "offset" not in third
+
+    asyncio.run(main())
+
+
+def test_a_server_that_counts_anew_is_followed() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper = Keeper(at={"offset": 10**12})
+            update = {"update_id": 5, "message": telegram.say("hello")}
+            telegram.world.pending.clear()
+            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [update]})
+            async with running(bot(telegram), keeper):
+                polls = await telegram.until_asked("getUpdates", 2)
+            assert [one["offset"] for one in polls] == [10**12, 6]
+            assert keeper.at is not None and keeper.at["offset"] == 6
+
+    asyncio.run(main())
+
+
+def test_updates_without_any_number_do_not_turn_the_poll_into_a_storm() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [{}, None]})
+            with pytest.raises(ChannelError, match="no number"):
+                await bot(telegram).run(Keeper())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("result", [None, {}, "updates", 5])
+def test_an_answer_that_is_no_list_of_updates_is_an_error(result: Json) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": result})
+            with pytest.raises(ChannelError):
+                await bot(telegram).run(Keeper())
+
+    asyncio.run(main())
+
+
+def test_two_programs_with_one_token_are_told_what_is_wrong() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            told, ended = list[str](), asyncio.Event()
+
+            async def polls() -> None:
+                try:
+                    await bot(telegram).run(Keeper())
+                except ChannelError as exc:
+                    told.append(str(exc))
+                    ended.set()
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(polls())
+                await telegram.until_asked("getUpdates")
+                second = group.create_task(polls())
+                async with asyncio.timeout(WAIT_S):
+                    await ended.wait()
+                second.cancel()
+            assert "another program polls with this token" in told[0]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("token", ["700000001:wrong", "7:x"])
+def test_a_token_that_telegram_does_not_know_stops_the_channel(token: str) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            with pytest.raises(ChannelAuthFailed) as caught:
+                await bot(telegram, botToken=token).run(Keeper())
+            assert token not in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_not_found_at_the_first_call_is_a_wrong_token_too() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.trouble("getMe", status=404, words="Not Found")
+            with pytest.raises(ChannelAuthFailed):
+                await bot(telegram).run(Keeper())
+
+    asyncio.run(main())
+
+
+def test_a_webhook_that_somebody_left_is_taken_away_before_polling() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram, asyncio.TaskGroup() as group:
+            telegram.feed.set_webhook({"url": "https://elsewhere.example/x"}, group)
+            keeper = Keeper()
+            async with running(bot(telegram), keeper):
+                await telegram.until_asked("getUpdates")
+                telegram.say("hello")
+                await keeper.until(1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"status": 502},
+        {"status": 502, "page": True},
+        {"status": 0},
+        {"status": 429, "retry_after": 5},
+    ],
+)
+def test_a_poll_that_fails_ends_the_run_so_that_it_is_started_again(
+    trouble: dict[str, Json],
+) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.trouble("getUpdates", **trouble)
+            with pytest.raises(ChannelError) as caught:
+                await bot(telegram).run(Keeper())
+            assert not isinstance(caught.value, ChannelAuthFailed)
+            assert telegram.token not in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_away_is_unreachable_without_a_word_of_the_token() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel = bot(telegram)
+        with pytest.raises(SendFailed) as caught:
+            await channel.run(Keeper())
+        assert caught.value.retryable and telegram.token not in str(caught.value)
+        assert telegram.token not in repr(channel) + repr(channel._settings) + repr(channel._place)
+
+    asyncio.run(main())
+
+
+# Commands
+
+
+def test_our_commands_and_custom_ones_are_listed_once_each_as_telegram_allows() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            custom: list[Json] = [
+                {"command": "/Backup", "description": "Save  everything"},
+                {"command": "new", "description": "not ours"},
+                {"command": "nö", "description": "no"},
+            ]
+            ours = (("new", "Start anew"), ("dock-telegram", "Dock"), ("empty", ""))
+            channel = bot(telegram, commands=ours, customCommands=custom)
+            keeper = Keeper()
+            async with running(channel, keeper):
+                await telegram.until_called("deleteWebhook")
+            assert telegram.world.commands == [
+                {"command": "new", "description": "Start anew"},
+                {"command": "dock_telegram", "description": "Dock"},
+                {"command": "backup", "description": "Save everything"},
+            ]
+            async with running(channel, keeper):
+                await telegram.until_called("deleteWebhook", 2)
+            assert len(telegram.books.of("setMyCommands")) == 1
+
+    asyncio.run(main())
+
+
+def test_commands_that_are_not_wanted_are_taken_away() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.world.commands = [{"command": "old", "description": "old"}]
+            settings = {"botToken": telegram.token, "apiRoot": telegram.url}
+            said = Settings.model_validate({**settings, "commands": {"native": False}})
+            place = Place("telegram", "default", SystemClock(), (("new", "x"),))
+            async with running(create(place, said), Keeper()):
+                await telegram.until_called("deleteWebhook")
+            assert telegram.world.commands == []
+
+    asyncio.run(main())
+
+
+def test_a_list_of_commands_that_is_refused_is_no_reason_to_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with TelegramServer(without=("setMyCommands",)) as telegram:
+            keeper = Keeper()
+            telegram.say("hello")
+            async with running(bot(telegram, commands=(("new", "x"),)), keeper):
+                await keeper.until(1)
+
+    asyncio.run(main())
+    assert "does not list our commands" in caplog.text
+
+
+# Buttons and reactions
+
+
+def test_a_press_is_heard_and_its_clock_stops() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper, channel = Keeper(), bot(telegram)
+            telegram.say("hello")
+            async with running(channel, keeper):
+                await keeper.until(1)
+                receipt = await send(channel, "shall I?", buttons=((Button("Yes", "do:it"),),))
+                press = telegram.press(ADA, int(receipt.message_id), "do:it")
+                await keeper.until(2)
+                await telegram.until_called("answerCallbackQuery")
+            assert keeper.kept[1].text == "do:it" and keeper.kept[1].id == f"callback:{press}"
+            assert telegram.world.queries == {press: True}
+
+    asyncio.run(main())
+
+
+def test_a_press_that_cannot_be_answered_is_kept_all_the_same() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper, channel = Keeper(), bot(telegram)
+            telegram.say("hello")
+            telegram.trouble(
+                "answerCallbackQuery", status=400, words="Bad Request: query is too old"
+            )
+            async with running(channel, keeper):
+                await keeper.until(1)
+                receipt = await send(channel, "shall I?", buttons=((Button("Yes", "y"),),))
+                telegram.press(ADA, int(receipt.message_id), "y")
+                await keeper.until(2)
+                telegram.say("still here")
+                await keeper.until(3)
+
+    asyncio.run(main())
+
+
+def test_reactions_to_our_messages_are_heard_and_those_to_others_when_all_are_asked_for() -> None:
+    async def main(wanted: str) -> list[str]:
+        async with TelegramServer() as telegram:
+            keeper, channel = Keeper(), bot(telegram, reactionNotifications=wanted)
+            theirs = telegram.say("hello", chat=GROUP)
+            async with running(channel, keeper):
+                await keeper.until(1)
+                ours = await send(channel, "hi", chat=GROUP)
+                telegram.react(GROUP, theirs["message_id"], "🔥")
+                telegram.react(GROUP, int(ours.message_id), "👍")
+                telegram.say("the end", chat=GROUP)
+                await keeper.until_said("the end")
+            return [f"{one.text} {one.occasion.answers_us}" for one in keeper.kept[1:-1]]
+
+    fire, thumb = "[reacted with 🔥 to message 1] False", "[reacted with 👍 to message 2] True"
+    assert asyncio.run(main("off")) == []
+    assert asyncio.run(main("own")) == [thumb]
+    assert asyncio.run(main("all")) == [fire, thumb]
+
+
+# The webhook
+
+
+def hooked(telegram: TelegramServer, **said: Json) -> Telegram:
+    return bot(telegram, webhookUrl=f"{PUBLIC}/tg", webhookSecret=SECRET, **said)
+
+
+@asynccontextmanager
+async def door(channel: Telegram) -> AsyncIterator[str]:
+    """What the gateway does with a request for the channel's path."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await read_request(reader)
+        assert request is not None
+        _, path, headers, body = request
+        known = path == channel.path and channel.admits(headers)
+        await write_whole(writer, await channel.hear(headers, body) if known else 401, b"")
+
+    async with StreamServer(talk, "127.0.0.1", 0) as server:
+        yield server.url
+
+
+def test_telegram_calls_and_the_message_is_kept_before_it_is_answered() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel, keeper = hooked(telegram), Keeper(failures=2)
+            async with door(channel) as url:
+                telegram.hosts[PUBLIC] = url
+                async with running(channel, keeper):
+                    await telegram.until_called("setWebhook")
+                    telegram.say("hello")
+                    await keeper.until(1)
+                    await telegram.until_heard()
+            assert [one.status for one in telegram.books.pushes] == [503, 503, 200]
+            assert keeper.kept[0].id == f"{ADA}:1" and keeper.at is None
+            assert not telegram.books.of("getUpdates")
+
+    asyncio.run(main())
+
+
+def test_a_message_by_webhook_and_by_poll_has_the_same_id() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel, keeper = hooked(telegram), Keeper()
+            async with door(channel) as url:
+                telegram.hosts[PUBLIC] = url
+                async with running(channel, keeper):
+                    await telegram.until_called("setWebhook")
+                    telegram.say("hello")
+                    telegram.redeliver(*telegram.acts.updates)
+                    await keeper.until(1)
+                    await keeper.until_again(1)
+            telegram.redeliver(*telegram.acts.updates)
+            async with running(bot(telegram), keeper):
+                await keeper.until_again(2)
+            assert len(keeper.kept) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {SECRET_HEADER: ""},
+        {SECRET_HEADER: SECRET[:-1]},
+        {SECRET_HEADER: SECRET + "x"},
+        {SECRET_HEADER: SECRET.upper()},
+        {SECRET_HEADER: "ſ" * 16},
+        {"authorization": SECRET},
+    ],
+)
+def test_who_does_not_know_the_secret_is_not_heard(headers: dict[str, str]) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel, keeper = hooked(telegram), Keeper()
+            async with running(channel, keeper):
+                await telegram.until_called("setWebhook")
+                body = json.dumps({"update_id": 1, "message": telegram.say("x")}).encode()
+                assert not channel.admits(headers)
+                assert await channel.hear(headers, body) == 401
+            assert not keeper.kept
+
+    asyncio.run(main())
+
+
+def test_a_bot_that_polls_admits_nobody() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel = bot(telegram)
+            assert channel.path == "" and not channel.admits({SECRET_HEADER: ""})
+            assert not bot(telegram, webhookSecret=SECRET).admits({SECRET_HEADER: SECRET})
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b"null", 400),
+        (b"[" * 200_000, 400),
+        (b"\xff\xfe", 400),
+        (b"{}", 200),
+        (b'{"update_id": 1, "message": {"chat": 5}}', 200),
+        (b'{"update_id": 1, "poll": {}}', 200),
+    ],
+)
+def test_whatever_is_posted_is_answered(body: bytes, status: int) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel = hooked(telegram)
+            headers = {SECRET_HEADER: SECRET}
+            assert await channel.hear(headers, body) == 503  # it does not run yet
+            async with running(channel, Keeper()):
+                await telegram.until_called("setWebhook")
+                assert await channel.hear(headers, body) == status
+
+    asyncio.run(main())
+
+
+def test_an_address_that_telegram_refuses_is_told_with_what_helps() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            plain = bot(telegram, webhookUrl="http://bot.example", webhookSecret=SECRET)
+            with pytest.raises(ChannelError, match="must be https"):
+                await plain.run(Keeper())
+
+    asyncio.run(main())
+
+
+# Files
+
+
+def test_a_file_is_fetched() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            keeper, channel = Keeper(), bot(telegram)
+            content = bytes(range(256)) * 64
+            telegram.attach("document", content, name="täst ä#?.bin")
+            async with running(channel, keeper):
+                await keeper.until(1)
+                media = keeper.kept[0].media[0]
+                assert (media.name, media.size) == ("täst ä#?.bin", len(content))
+                assert await channel.fetch(media, 1_000_000) == content
+                with pytest.raises(MediaTooLarge):
+                    await channel.fetch(media, 100)
+                assert len(telegram.books.of("getFile")) == 1
+                unsized = Media(media.kind, ref=media.ref)
+                with pytest.raises(MediaTooLarge):
+                    await channel.fetch(unsized, 100)
+                with pytest.raises(ChannelError):
+                    await channel.fetch(Media(ref="nothing"), 100)
+
+    asyncio.run(main())
+
+
+def test_a_file_over_what_telegram_gives_is_known_beforehand_or_told_by_it() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            theirs = bot(telegram, apiRoot="https://api.telegram.org")
+            with pytest.raises(MediaTooLarge):
+                await theirs.fetch(Media(ref="x", size=21 * 1024 * 1024), 10**9)
+            big = telegram.world.add_file(b"x" * (21 * 1024 * 1024), "documents/{number}")
+            with pytest.raises(MediaTooLarge):
+                await bot(telegram).fetch(Media(ref=big.id), 10**9)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/var/lib/x", "../../bot/getMe", "a/../b", "", 5])
+def test_a_file_is_not_had_from_a_path_that_is_none(path: Json) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            told = {"ok": True, "result": {"file_id": "x", "file_path": path}}
+            telegram.trouble("getFile", status=200, told=told)
+            with pytest.raises(ChannelError):
+                await bot(telegram).fetch(Media(ref="x"), 100)
+
+    asyncio.run(main())
+
+
+# Health, and what it can do
+
+
+def test_a_probe_says_who_we_are_and_leaves_no_connection_behind() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            assert await bot(telegram).probe() == "@lobster_bot"
+            with pytest.raises(ChannelAuthFailed):
+                await bot(telegram, botToken="1:wrong").probe()
+            telegram.trouble("getMe", status=200, told={"ok": True, "result": None})
+            with pytest.raises(ChannelError):
+                await bot(telegram).probe()
+
+    asyncio.run(main())
+
+
+def test_a_proxy_of_the_config_is_used() -> None:
+    async def main() -> None:
+        asked = list[str]()
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            request = await read_request(reader)
+            assert request is not None
+            asked.append(request[1])
+            told = {"ok": True, "result": {"id": 1, "username": "behind_bot"}}
+            await write_whole(writer, 200, json.dumps(told).encode())
+
+        async with TelegramServer() as telegram, StreamServer(talk, "127.0.0.1", 0) as proxy:
+            channel = bot(telegram, apiRoot="http://telegram.example", proxy=proxy.url)
+            assert await channel.probe() == "@behind_bot"
+            assert asked == [f"http://telegram.example/bot{telegram.token}/getMe"]
+
+    asyncio.run(main())
+
+
+def test_it_can_all_that_telegram_can() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel = bot(telegram)
+            for kind in (CanType, Drafts, Edits, Deletes, Reacts, Fetches, Probes, Listens):
+                assert isinstance(channel, kind)
+            able = channel.capabilities
+            assert (able.text_limit, able.unit, able.dialect) == (4_000, "utf16", "telegram")
+            assert (able.caption_limit, able.media_max_bytes) == (1_024, 50 * 1024 * 1024)
+            assert (able.retry.attempts, able.retry.least_s, able.retry.most_s) == (3, 0.4, 30.0)
+            assert not able.idempotent
+
+    asyncio.run(main())
+
+
+def test_a_token_in_a_file_or_in_the_environment_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            file = tmp_path / "token"
+            file.write_text(f"{telegram.token}\n")
+            file.chmod(0o600)
+            said = Settings.model_validate({"tokenFile": str(file), "apiRoot": telegram.url})
+            assert await create(Place("telegram", "a", SystemClock()), said).probe()
+            env = {"TELEGRAM_BOT_TOKEN": telegram.token}
+            said = Settings.model_validate({"apiRoot": telegram.url})
+            place = Place("telegram", "default", SystemClock(), env=env)
+            assert await create(place, said).probe()
+
+    asyncio.run(main())
+
+
+def test_typing_is_shown_in_the_right_place() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.say("hi", chat=GROUP, thread=42)
+            telegram.world.chats[GROUP].shown["is_forum"] = True
+            channel = bot(telegram)
+            for thread in ("42", "1", None):
+                await channel.show_typing(to(GROUP, thread), on=True)
+            await channel.show_typing(to(GROUP), on=False)
+            shown = [one.get("message_thread_id") for one in telegram.world.actions]
+            assert shown == [42, 1, None]
+
+    asyncio.run(main())

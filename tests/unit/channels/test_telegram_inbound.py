@@ -1,0 +1,450 @@
+"""Updates of Telegram's as Inbounds: a table of what comes, and what must not break anything."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.channels.telegram.fields import MAX_TEXT_CHARS, clean, cut
+from homarus.channels.telegram.inbound import Me, Reader, is_press, message_number
+from homarus.core.message import Inbound, Media
+from homarus.core.text import utf16_len
+
+ME = Me(700, "Lobster_Bot")
+READER = Reader("telegram", "default", ME, "all")
+ADA = {"id": 11, "is_bot": False, "first_name": "Ada", "last_name": "Byron", "username": "ada"}
+US = {"id": 700, "is_bot": True, "first_name": "Lobster", "username": "lobster_bot"}
+DM = {"id": 11, "type": "private", "first_name": "Ada"}
+GROUP = {"id": -1001, "type": "supergroup", "title": "Reef"}
+FORUM = {**GROUP, "is_forum": True}
+CHANNEL = {"id": -1009, "type": "channel", "title": "News"}
+NOW_MS = 1_790_000_000_000
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    usual = {"message_id": 5, "date": 1_780_000_000, "chat": DM, "from": ADA}
+    return {key: value for key, value in {**usual, **fields}.items() if value is not None}
+
+
+def read(kind: str = "message", /, **fields: Any) -> Inbound:
+    found = READER.read({"update_id": 1, kind: message(**fields)}, NOW_MS)
+    assert found is not None
+    return found
+
+
+def entity(kind: str, offset: int, length: int, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "offset": offset, "length": length, **more}
+
+
+# Where and who
+
+
+def test_a_private_message_is_direct_and_says_who_wrote_it() -> None:
+    found = read(text="hi")
+    assert (found.id, found.sender, found.text, found.at_ms) == (
+        "11:5",
+        "11",
+        "hi",
+        1_780_000_000_000,
+    )
+    assert (found.address.chat, found.address.thread) == ("11", None)
+    assert (found.occasion.kind, found.occasion.name, found.occasion.handle) == (
+        "direct",
+        "Ada Byron",
+        "ada",
+    )
+    assert not found.occasion.is_bot
+
+
+@pytest.mark.parametrize("kind", ["group", "supergroup"])
+def test_a_group_is_a_group_with_its_title(kind: str) -> None:
+    found = read(text="hi", chat={**GROUP, "type": kind})
+    assert (found.id, found.occasion.kind, found.occasion.title) == ("-1001:5", "group", "Reef")
+
+
+def test_a_post_of_a_channel_is_the_channels_own() -> None:
+    posted = {"chat": CHANNEL, "sender_chat": CHANNEL, "from": None}
+    found = read("channel_post", text="news", **posted)
+    assert (found.sender, found.occasion.kind, found.occasion.name) == ("-1009", "channel", "News")
+
+
+def test_a_hidden_admin_is_the_group_and_not_the_bot_telegram_puts_there() -> None:
+    hidden = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
+    found = read(text="hi", chat=GROUP, sender_chat=GROUP, **{"from": hidden})
+    assert (found.sender, found.occasion.name, found.occasion.is_bot) == ("-1001", "Reef", False)
+
+
+def test_another_bot_is_told_as_one() -> None:
+    other = {"id": 12, "is_bot": True, "first_name": "Other", "username": "other_bot"}
+    assert read(text="hi", chat=GROUP, **{"from": other}).occasion.is_bot
+
+
+def test_our_own_words_are_not_heard() -> None:
+    assert READER.read({"message": message(text="hi", chat=GROUP, **{"from": US})}, 0) is None
+
+
+# Topics
+
+
+@pytest.mark.parametrize(
+    ("chat", "fields", "thread"),
+    [
+        (FORUM, {"message_thread_id": 42, "is_topic_message": True}, "42"),
+        (FORUM, {}, "1"),
+        (FORUM, {"message_thread_id": 42}, "1"),  # a chain of replies in the general topic
+        (GROUP, {"message_thread_id": 42}, None),
+        (DM, {"message_thread_id": 42, "is_topic_message": True}, "42"),
+    ],
+)
+def test_a_topic_is_a_thread_and_a_chain_of_replies_is_none(
+    chat: dict[str, Any], fields: dict[str, Any], thread: str | None
+) -> None:
+    assert read(text="hi", chat=chat, **fields).address.thread == thread
+
+
+def test_the_first_line_of_a_topic_is_nothing_to_answer() -> None:
+    head = {"message_id": 42, "chat": FORUM, "from": US, "forum_topic_created": {"name": "x"}}
+    topic = {"message_thread_id": 42, "is_topic_message": True, "chat": FORUM}
+    occasion = read(text="hi", reply_to_message=head, **topic).occasion
+    assert (occasion.reply_to, occasion.answers_us, occasion.quoted) == ("", False, "")
+
+
+# Mentions and commands
+
+
+@pytest.mark.parametrize(
+    ("text", "entities", "mentioned", "elsewhere"),
+    [
+        ("hi", [], False, False),
+        ("@lobster_bot hi", [entity("mention", 0, 12)], True, False),
+        ("@LOBSTER_bot hi", [entity("mention", 0, 12)], True, False),
+        ("🦞 @lobster_bot", [entity("mention", 3, 12)], True, False),
+        ("@bob hi", [entity("mention", 0, 4)], False, True),
+        (
+            "@bob @lobster_bot",
+            [entity("mention", 0, 4), entity("mention", 5, 12)],
+            True,
+            True,
+        ),
+        ("Lobster hi", [entity("text_mention", 0, 7, user=US)], True, False),
+        ("Ada hi", [entity("text_mention", 0, 3, user=ADA)], False, True),
+        ("/new", [entity("bot_command", 0, 4)], False, False),
+        ("/new@other_bot", [entity("bot_command", 0, 14)], False, True),
+        ("mail me@lobster_bot", [entity("email", 5, 14)], False, False),
+        ("@lobster_bot", [], False, False),  # in a code block: Telegram marks nothing
+        ("x", [entity("mention", -5, 2**70)], False, True),
+    ],
+)
+def test_who_is_spoken_to(text: str, entities: list[Any], mentioned: bool, elsewhere: bool) -> None:
+    occasion = read(text=text, entities=entities, chat=GROUP).occasion
+    assert (occasion.mentioned, occasion.elsewhere) == (mentioned, elsewhere)
+
+
+def test_a_command_to_us_loses_our_name() -> None:
+    found = read(text="/model@Lobster_Bot opus", entities=[entity("bot_command", 0, 18)])
+    assert (found.text, found.occasion.mentioned) == ("/model opus", True)
+
+
+def test_a_command_to_another_bot_is_left_as_it_is() -> None:
+    found = read(text="/new@other_bot", entities=[entity("bot_command", 0, 14)])
+    assert (found.text, found.occasion.elsewhere) == ("/new@other_bot", True)
+
+
+def test_a_mention_in_a_caption_counts() -> None:
+    photo = [{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]
+    said = {"caption": "@lobster_bot look", "caption_entities": [entity("mention", 0, 12)]}
+    found = read(photo=photo, chat=GROUP, **said)
+    assert found.occasion.mentioned and found.text == "@lobster_bot look"
+
+
+# Answers, quotes, forwards, edits
+
+
+def test_an_answer_to_us_is_told_with_what_we_said() -> None:
+    ours = {"message_id": 4, "chat": DM, "from": US, "text": "shall I?"}
+    occasion = read(text="yes", reply_to_message=ours).occasion
+    assert (occasion.reply_to, occasion.answers_us, occasion.quoted) == ("4", True, "shall I?")
+
+
+def test_the_part_that_was_quoted_is_what_is_told() -> None:
+    ours = {"message_id": 4, "chat": DM, "from": ADA, "text": "one two three"}
+    occasion = read(text="?", reply_to_message=ours, quote={"text": "two", "position": 4}).occasion
+    assert (occasion.answers_us, occasion.quoted) == (False, "two")
+
+
+@pytest.mark.parametrize(
+    ("origin", "whose"),
+    [
+        ({"type": "user", "date": 1, "sender_user": ADA}, "Ada Byron"),
+        ({"type": "hidden_user", "date": 1, "sender_user_name": "Somebody"}, "Somebody"),
+        ({"type": "chat", "date": 1, "sender_chat": GROUP}, "Reef"),
+        ({"type": "channel", "date": 1, "chat": CHANNEL, "message_id": 9}, "News"),
+        ({"type": "new_kind"}, "somebody"),
+    ],
+)
+def test_whose_words_were_forwarded(origin: dict[str, Any], whose: str) -> None:
+    assert read(text="hi", forward_origin=origin).occasion.forwarded == whose
+
+
+def test_an_edit_is_a_message_of_its_own() -> None:
+    found = read("edited_message", text="hi!", edit_date=1_780_000_009)
+    assert (found.id, found.occasion.is_edit, found.at_ms) == (
+        "11:5:1780000009",
+        True,
+        1_780_000_009_000,
+    )
+
+
+# Files
+
+
+def file(**more: Any) -> dict[str, Any]:
+    return {"file_id": "F", "file_unique_id": "u", "file_size": 9, **more}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "media"),
+    [
+        (
+            "photo",
+            [file(width=90, height=60), file(file_id="BIG", width=900, height=600, file_size=70)],
+            Media("image", "image/jpeg", "", 70, "BIG"),
+        ),
+        (
+            "document",
+            file(file_name="a.pdf", mime_type="application/pdf"),
+            Media("document", "application/pdf", "a.pdf", 9, "F"),
+        ),
+        (
+            "document",
+            file(file_name="a.png", mime_type="image/png"),
+            Media("image", "image/png", "a.png", 9, "F"),
+        ),
+        ("audio", file(duration=1), Media("audio", "audio/mpeg", "", 9, "F")),
+        ("voice", file(duration=1), Media("voice", "audio/ogg", "", 9, "F")),
+        ("video", file(mime_type="video/webm"), Media("video", "video/webm", "", 9, "F")),
+        ("video_note", file(length=240), Media("video", "video/mp4", "", 9, "F")),
+        ("sticker", file(emoji="🦞"), Media("sticker", "image/webp", "", 9, "F")),
+        (
+            "sticker",
+            file(is_animated=True),
+            Media("sticker", "application/x-tgsticker", "", 9, "F"),
+        ),
+        ("sticker", file(is_video=True), Media("sticker", "video/webm", "", 9, "F")),
+        ("voice", file(file_size=-1), Media("voice", "audio/ogg", "", 0, "F")),
+    ],
+)
+def test_a_file_is_told_by_its_kind_and_how_it_is_had(field: str, value: Any, media: Media) -> None:
+    assert read(**{field: value}).media == (media,)
+
+
+def test_an_animation_comes_once_although_telegram_names_it_twice() -> None:
+    found = read(animation=file(file_name="a.mp4"), document=file(file_name="a.mp4"))
+    assert found.media == (Media("video", "video/mp4", "a.mp4", 9, "F"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"location": {"latitude": 52.5, "longitude": 13.4}}, "[location: 52.500000, 13.400000]"),
+        (
+            {
+                "venue": {
+                    "title": "Bar",
+                    "address": "Street 1",
+                    "location": {"latitude": 1, "longitude": 2},
+                },
+                "location": {"latitude": 1, "longitude": 2},
+            },
+            "[venue: Bar, Street 1, 1.000000, 2.000000]",
+        ),
+        (
+            {"contact": {"first_name": "Bob", "phone_number": "+49"}},
+            "[contact: Bob, +49]",
+        ),
+        (
+            {"poll": {"question": "Tea?", "options": [{"text": "yes"}, {"text": "no"}]}},
+            "[poll: Tea? yes / no]",
+        ),
+        ({"dice": {"emoji": "🎲", "value": 4}}, "[dice 🎲: 4]"),
+        ({"sticker": file(emoji="🦞")}, "[sticker 🦞]"),
+    ],
+)
+def test_what_is_no_text_is_put_into_words(fields: dict[str, Any], text: str) -> None:
+    assert read(**fields).text == text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"new_chat_members": [ADA]},
+        {"pinned_message": {"message_id": 1}},
+        {"migrate_to_chat_id": -100},
+        {"text": ""},
+        {},
+    ],
+)
+def test_what_says_nothing_is_passed_over(fields: dict[str, Any]) -> None:
+    assert READER.read({"message": message(**fields)}, 0) is None
+
+
+# Buttons and reactions
+
+
+def press(**more: Any) -> dict[str, Any]:
+    under = {"message_id": 4, "date": 1, "chat": GROUP, "from": US, "text": "shall I?"}
+    return {"id": "77", "from": ADA, "message": under, "chat_instance": "1", "data": "yes", **more}
+
+
+def test_a_press_says_what_the_button_holds_and_is_meant_for_us() -> None:
+    update = {"callback_query": press()}
+    found = READER.read(update, NOW_MS)
+    assert found is not None
+    assert (found.id, found.text, found.sender, found.address.chat, found.at_ms) == (
+        "callback:77",
+        "yes",
+        "11",
+        "-1001",
+        NOW_MS,
+    )
+    assert found.occasion.mentioned and found.occasion.answers_us
+    assert (found.occasion.reply_to, found.occasion.quoted) == ("4", "shall I?")
+    assert is_press(update) == "77"
+
+
+def test_a_press_under_a_message_that_is_too_old_to_be_shown_still_counts() -> None:
+    found = READER.read(
+        {"callback_query": press(message={"message_id": 4, "date": 0, "chat": DM})}, 0
+    )
+    assert found is not None and found.text == "yes"
+
+
+@pytest.mark.parametrize("broken", [{"data": None}, {"message": None}, {"from": None}, {"id": 7}])
+def test_a_press_without_its_parts_is_passed_over(broken: dict[str, Any]) -> None:
+    assert READER.read({"callback_query": press(**broken)}, 0) is None
+
+
+def reaction(*emoji: str, old: tuple[str, ...] = ()) -> dict[str, Any]:
+    def listed(signs: tuple[str, ...]) -> list[dict[str, str]]:
+        return [{"type": "emoji", "emoji": sign} for sign in signs]
+
+    return {
+        "chat": GROUP,
+        "message_id": 4,
+        "user": ADA,
+        "date": 1_780_000_000,
+        "old_reaction": listed(old),
+        "new_reaction": listed(emoji),
+    }
+
+
+def test_a_reaction_tells_what_was_added() -> None:
+    found = READER.read({"message_reaction": reaction("👍", "🔥", old=("👍",))}, 0)
+    assert found is not None
+    assert found.text == "[reacted with 🔥 to message 4]"
+    assert found.id == "reaction:-1001:4:11:1780000000:🔥"
+    assert found.occasion.reply_to == "4" and not found.occasion.answers_us
+
+
+def test_a_reaction_that_was_taken_back_says_nothing() -> None:
+    assert READER.read({"message_reaction": reaction(old=("👍",))}, 0) is None
+
+
+def test_reactions_are_heard_only_when_they_are_asked_for() -> None:
+    deaf = Reader("telegram", "default", ME)
+    assert deaf.read({"message_reaction": reaction("👍")}, 0) is None
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    ("id_", "number"),
+    [
+        ("5", 5),
+        ("-1001:5", 5),
+        ("-1001:5:1780000000", 5),
+        ("11:5", 0),  # of another chat
+        ("callback:7", 0),
+        ("reaction:-1001:4:11:1:🔥", 0),
+        ("", 0),
+        ("٥", 0),
+        ("-5", 0),
+        ("9" * 40, 0),
+    ],
+)
+def test_a_message_is_known_by_each_of_our_ids_for_it(id_: str, number: int) -> None:
+    assert message_number(id_, "-1001") == number
+
+
+# Whatever comes
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+FIELDS = (
+    "message_id", "date", "edit_date", "chat", "from", "sender_chat", "text", "caption", "entities",
+    "caption_entities", "photo", "document", "sticker", "voice", "location", "venue", "poll",
+    "contact", "dice", "reply_to_message", "quote", "forward_origin", "message_thread_id", "id",
+    "data", "message", "user", "old_reaction", "new_reaction", "type", "offset", "length",
+)  # fmt: skip
+KINDS = (
+    "message", "edited_message", "channel_post", "edited_channel_post", "callback_query",
+    "message_reaction", "my_chat_member", "poll",
+)  # fmt: skip
+OBJECTS = st.recursive(
+    JSON,
+    lambda inner: (
+        st.dictionaries(st.sampled_from(FIELDS), inner, max_size=8) | st.lists(inner, max_size=3)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KINDS), OBJECTS))
+def test_whatever_comes_nothing_breaks(update: dict[str, Any]) -> None:
+    READER.read(update, 0)
+    is_press(update)
+
+
+@given(st.sampled_from(KINDS[:6]), st.dictionaries(st.sampled_from(FIELDS), OBJECTS, max_size=6))
+def test_one_wrong_field_in_a_good_message_breaks_nothing_and_can_be_kept(
+    kind: str, wrong: dict[str, Any]
+) -> None:
+    found = READER.read({kind: {**message(text="hi"), **press(), **wrong}}, 0)
+    if found is not None:
+        words = [found.text, found.occasion.name, found.occasion.title, found.occasion.quoted]
+        "".join([*words, found.id, found.sender]).encode()
+        assert "\0" not in "".join(words)
+
+
+@pytest.mark.parametrize("broken", ["chat", "from", "message_id"])
+def test_a_message_without_what_it_needs_is_passed_over(broken: str) -> None:
+    wrongs: tuple[Any, ...] = (None, "text", [], {}, True, 1.5)
+    for wrong in wrongs:
+        assert READER.read({"message": {**message(text="hi"), broken: wrong}}, 0) is None
+
+
+def test_a_text_without_end_is_cut() -> None:
+    found = read(text="x" * 10_000_000, entities=[entity("mention", 0, 2**40)] * 10_000)
+    assert len(found.text) == MAX_TEXT_CHARS
+
+
+def test_half_characters_and_zero_bytes_do_not_reach_the_store() -> None:
+    found = read(text=json.loads('"a\\ud83dz\\u0000b"'))
+    assert found.text == "a\ufffdzb"
+
+
+@given(st.text(), st.integers(0, 30), st.integers(0, 30))
+def test_cutting_by_utf16_units_agrees_with_counting_by_them(
+    text: str, start: int, length: int
+) -> None:
+    text = clean(text)
+    units = [unit for ch in text for unit in [ch] * utf16_len(ch)]
+    piece = cut(text, start, length)
+    assert utf16_len(piece) == len(units[start : start + length])

@@ -1,0 +1,520 @@
+"""The bot speaks: what is sent, what is tried when Telegram refuses, and what an error means."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.channels.telegram import api
+from homarus.channels.telegram.adapter import Telegram
+from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.message import Address, Button, Json, Media, MediaKind, Outbound
+from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
+from tests.unit.channels.telegram_stage import bot, send, to
+
+
+def at_work(play: Any, **said: Json) -> None:
+    """A chat with Ada and one with a group, and a bot that may write there."""
+    known: dict[str, Any] = {"server": said.pop("server", {})}
+
+    async def main() -> None:
+        async with TelegramServer(**known["server"]) as telegram:
+            telegram.say("hello")
+            telegram.say("hello all", chat=GROUP)
+            await play(telegram, bot(telegram, **said))
+
+    asyncio.run(main())
+
+
+# Words
+
+
+def test_words_arrive_with_their_markup_and_the_receipt_is_their_number() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        receipt = await send(channel, "a <b>bold</b> &lt;word&gt; <pre><code>x</code></pre>")
+        (sent,) = telegram.sent(ADA)
+        assert receipt.message_id == str(sent["message_id"])
+        assert sent["text"] == "a bold <word> x"
+        assert [one["type"] for one in sent["entities"]] == ["bold", "pre"]
+        (call,) = telegram.books.of("sendMessage")
+        assert call.params == {
+            "chat_id": ADA,
+            "text": "a <b>bold</b> &lt;word&gt; <pre><code>x</code></pre>",
+            "parse_mode": "HTML",
+        }
+
+    at_work(play)
+
+
+def test_a_message_answers_another_one_also_by_the_id_it_came_with() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        for id_ in ("1", f"{ADA}:1", f"{ADA}:1:1780000000", "999", "callback:7", "-5:1"):
+            await send(channel, "yes", reply_to=id_)
+        answered = [one.get("reply_to_message", {}).get("message_id") for one in telegram.sent(ADA)]
+        assert answered == [1, 1, 1, None, None, None]
+
+    at_work(play)
+
+
+def test_a_silent_message_without_a_preview() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        await send(channel, "hi", silent=True)
+        (call,) = telegram.books.of("sendMessage")
+        assert call.params["disable_notification"] is True
+        assert call.params["link_preview_options"] == {"is_disabled": True}
+
+    at_work(play, linkPreview=False)
+
+
+def test_a_topic_is_named_and_the_general_one_is_not() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.say("hi", chat=GROUP, thread=42)
+        await send(channel, "there", chat=GROUP, thread="42")
+        await send(channel, "here", chat=GROUP, thread="1")
+        threads = [one.get("message_thread_id") for one in telegram.sent(GROUP)]
+        assert threads == [42, None]
+        with pytest.raises(SendFailed, match="topic is gone") as caught:
+            await send(channel, "nowhere", chat=GROUP, thread="43")
+        assert not caught.value.retryable
+        with pytest.raises(SendFailed, match="no topic"):
+            await send(channel, "nowhere", chat=GROUP, thread="x")
+
+    at_work(play)
+
+
+def test_a_public_channel_is_known_by_its_name() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.world.chat(-1009, "channel", "News").shown["username"] = "news"
+        await channel.send(Outbound(Address("telegram", "@news"), "hi"))
+        assert telegram.sent(-1009)[0]["text"] == "hi"
+
+    at_work(play)
+
+
+@pytest.mark.parametrize("chat", ["", "ada", "@", "1e5", "٣", "-", "9" * 30])
+def test_what_is_no_chat_is_refused_before_anybody_is_asked(chat: str) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        with pytest.raises(SendFailed) as caught:
+            await channel.send(Outbound(Address("telegram", chat), "hi"))
+        assert not caught.value.retryable and not telegram.books.calls
+
+    at_work(play)
+
+
+# Buttons
+
+
+def test_buttons_stand_in_rows_and_one_that_telegram_would_refuse_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        fits, over = "ä" * 32, "ä" * 32 + "x"
+        rows = (
+            (Button("Yes", "y"), Button("Long", fits)),
+            (Button("Too long", over), Button("", "x"), Button("Empty", "")),
+        )
+        await send(channel, "?", buttons=rows)
+        await send(channel, "?", buttons=(rows[1],))
+        first, second = telegram.sent(ADA)
+        assert first["reply_markup"]["inline_keyboard"] == [
+            [{"text": "Yes", "callback_data": "y"}, {"text": "Long", "callback_data": fits}]
+        ]
+        assert "reply_markup" not in second
+
+    at_work(play)
+    assert "left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("features", "private", "group"),
+    [
+        ({"inlineButtons": "off"}, False, False),
+        ({"inlineButtons": "dm"}, True, False),
+        ({"inlineButtons": "group"}, False, True),
+        ({"inlineButtons": "all"}, True, True),
+        ({"inlineButtons": "allowlist"}, True, True),
+        ({}, True, True),
+        (["inlineButtons"], True, True),
+        ([], False, False),
+    ],
+)
+def test_buttons_are_shown_where_the_config_says(
+    features: Json, private: bool, group: bool
+) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        for chat in (ADA, GROUP):
+            await send(channel, "?", chat=chat, buttons=((Button("Yes", "y"),),))
+        assert ("reply_markup" in telegram.sent(ADA)[0]) is private
+        assert ("reply_markup" in telegram.sent(GROUP)[0]) is group
+
+    at_work(play, capabilities=features)
+
+
+# What is tried after a refusal
+
+
+def test_markup_that_telegram_cannot_read_is_sent_once_as_plain_words() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        await send(channel, "a <b>bold</b> <blink>&lt;word&gt;</blink> & more")
+        (sent,) = telegram.sent(ADA)
+        assert "parse_mode" not in telegram.books.of("sendMessage")[1].params
+        assert "bold" in sent["text"] and "<b>" not in sent["text"] and "&lt;" not in sent["text"]
+        assert [one.status for one in telegram.books.of("sendMessage")] == [400, 200]
+
+    at_work(play)
+
+
+def test_words_that_are_refused_twice_are_given_up() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        words = "Bad Request: can't parse entities: whatever"
+        telegram.trouble("sendMessage", status=400, words=words, times=5)
+        with pytest.raises(SendFailed) as caught:
+            await send(channel, "hi")
+        assert not caught.value.retryable and len(telegram.books.of("sendMessage")) == 2
+
+    at_work(play)
+
+
+def test_a_group_that_became_a_supergroup_is_written_to_under_its_new_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.world.chat(-77, "group", "Old")
+        telegram.acts.upgrade(-77, -10077)
+        await send(channel, "one", chat=-77)
+        await send(channel, "two", chat=-77)
+        assert [one["text"] for one in telegram.sent(-10077)] == ["one", "two"]
+        assert len(telegram.books.of("sendMessage")) == 3
+        await channel.show_typing(to(-77), on=True)
+        assert telegram.world.actions[0]["chat_id"] == -10077
+
+    at_work(play)
+    assert "-77" in caplog.text and "-10077" in caplog.text
+
+
+# What an error means
+
+
+@pytest.mark.parametrize(
+    ("trouble", "retryable", "after_s"),
+    [
+        ({"status": 429, "retry_after": 7}, True, 7.0),
+        ({"status": 429}, True, None),
+        ({"status": 403, "page": True}, True, None),
+        ({"status": 413, "page": True}, False, None),
+        ({"status": 400, "words": "Bad Request: message is too long"}, False, None),
+    ],
+)
+def test_a_refusal_says_whether_another_try_makes_sense(
+    trouble: dict[str, Json], retryable: bool, after_s: float | None
+) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.trouble("sendMessage", **trouble)
+        with pytest.raises(SendFailed) as caught:
+            await send(channel, "hi")
+        assert (caught.value.retryable, caught.value.after_s) == (retryable, after_s)
+        assert len(telegram.books.of("sendMessage")) == 1 and not telegram.sent(ADA)
+
+    at_work(play)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("trouble", [{"status": 500}, {"status": 502, "page": True}, {"status": 0}])
+def test_nobody_knows_what_became_of_a_call_that_was_not_answered(
+    trouble: dict[str, Json], taken: bool
+) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.trouble("sendMessage", taken=taken, **trouble)
+        with pytest.raises(ChannelError) as caught:
+            await send(channel, "hi")
+        assert not isinstance(caught.value, SendFailed)
+        assert len(telegram.books.of("sendMessage")) == 1
+        assert len(telegram.sent(ADA)) == taken
+
+    at_work(play)
+
+
+def test_a_call_that_is_not_answered_in_time_is_not_known_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api, "LEAST_ANSWER_S", 0.0)
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.trouble("sendMessage", taken=True, wait_s=30.0, status=200)
+        with pytest.raises(ChannelError, match="within 1 s") as caught:
+            await send(channel, "hi")
+        assert not isinstance(caught.value, SendFailed)
+
+    at_work(play, timeoutSeconds=1)
+
+
+def test_what_cannot_be_reached_was_not_sent() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            channel = bot(telegram)
+        with pytest.raises(SendFailed) as caught:
+            await send(channel, "hi")
+        assert caught.value.retryable
+
+    asyncio.run(main())
+
+
+def test_a_token_that_was_revoked_stops_the_channel() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.token = "700000001:another"
+        with pytest.raises(ChannelAuthFailed):
+            await send(channel, "hi")
+
+    at_work(play)
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("bot was blocked by the user", "unblock"),
+        ("bot can't initiate conversation with a user", "write to the bot first"),
+        ("bot was kicked from the supergroup chat", "add the bot"),
+        ("user is deactivated", "gone"),
+    ],
+)
+def test_who_does_not_want_us_is_told_with_what_helps(words: str, fix: str) -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.acts.block(ADA, words)
+        with pytest.raises(SendFailed) as caught:
+            await send(channel, "hi")
+        assert not caught.value.retryable and fix in caught.value.fix
+
+    at_work(play)
+
+
+def test_a_chat_that_is_not_there_is_told_with_what_helps() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        with pytest.raises(SendFailed, match="chat not found") as caught:
+            await send(channel, "hi", chat=404)
+        assert not caught.value.retryable and "id" in caught.value.fix
+
+    at_work(play)
+
+
+def test_no_error_and_no_line_of_the_log_tells_the_token(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        for trouble in ({"status": 0}, {"status": 500}, {"status": 429}, {"status": 401}):
+            telegram.trouble("sendMessage", **trouble)
+            with pytest.raises(ChannelError) as caught:
+                await send(channel, "<b")
+            chain: BaseException | None = caught.value
+            while chain:
+                assert telegram.token not in repr(chain) + str(chain)
+                chain = chain.__cause__ or chain.__context__
+        await send(channel, "<b")
+        assert telegram.token not in caplog.text
+
+    at_work(play)
+
+
+# Changing what was said
+
+
+def test_a_message_is_changed_and_changed_already_is_no_error() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        receipt = await send(channel, "one")
+        await channel.edit(to(), receipt.message_id, "<i>two</i>")
+        await channel.edit(to(), receipt.message_id, "<i>two</i>")
+        again = await send(channel, "three", replaces=receipt.message_id)
+        same = await send(channel, "three", replaces=f"{ADA}:{receipt.message_id}")
+        assert receipt == again == same
+        assert [one["text"] for one in telegram.sent(ADA)] == ["three"]
+        with pytest.raises(SendFailed) as caught:
+            await channel.edit(to(), "99", "x")
+        assert not caught.value.retryable
+        with pytest.raises(SendFailed):
+            await channel.edit(to(), "callback:1", "x")
+
+    at_work(play)
+
+
+def test_a_change_with_markup_that_cannot_be_read_is_made_in_plain_words() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        receipt = await send(channel, "one")
+        await channel.edit(to(), receipt.message_id, "two <nothing>")
+        assert telegram.sent(ADA)[0]["text"].startswith("two")
+
+    at_work(play)
+
+
+def test_a_message_is_taken_back_once() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        receipt = await send(channel, "one")
+        await channel.delete(to(), receipt.message_id)
+        assert not telegram.sent(ADA)
+        with pytest.raises(SendFailed):
+            await channel.delete(to(), receipt.message_id)
+
+    at_work(play)
+
+
+def test_a_reaction_is_put_and_taken_away_and_not_every_emoji_is_one() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        shown = telegram.world.chats[ADA].reactions
+        await channel.react(to(), f"{ADA}:1", "👀")
+        assert shown[1] == [{"type": "emoji", "emoji": "👀"}]
+        await channel.react(to(), "1", "")
+        assert shown[1] == []
+        with pytest.raises(SendFailed, match="list of its own") as caught:
+            await channel.react(to(), "1", "🦞")
+        assert not caught.value.retryable
+
+    at_work(play)
+
+
+# Drafts
+
+
+def test_a_draft_is_shown_under_one_number_in_private_chats_only() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        assert channel.can_draft(to()) and not channel.can_draft(to(GROUP))
+        await channel.draft(to(), "run-1", "one")
+        await channel.draft(to(), "run-1", "one <b>two</b>")
+        await channel.draft(to(), "run-2", "broken <b>two")
+        await channel.draft(to(GROUP), "run-1", "one")
+        first, second, third = telegram.world.drafts
+        assert first["draft_id"] == second["draft_id"] != third["draft_id"]
+        assert [one["text"] for one in telegram.world.drafts[:2]] == ["one", "one two"]
+        assert len(telegram.books.of("sendMessageDraft")) == 4
+
+    at_work(play)
+
+
+def test_a_server_that_knows_no_drafts_is_asked_once() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        await channel.draft(to(), "run-1", "one")
+        await channel.draft(to(), "run-1", "one two")
+        telegram.say("hi", user=22)
+        assert not channel.can_draft(to()) and not channel.can_draft(to(22))
+        assert len(telegram.books.of("sendMessageDraft")) == 1
+
+    at_work(play, server={"without": ("sendMessageDraft",)})
+
+
+def test_a_draft_that_comes_too_fast_says_how_long_to_wait() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.trouble("sendMessageDraft", status=429, retry_after=3)
+        with pytest.raises(SendFailed) as caught:
+            await channel.draft(to(), "run-1", "one")
+        assert caught.value.after_s == 3.0 and channel.can_draft(to())
+
+    at_work(play)
+
+
+# Files
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "mime", "field"),
+    [
+        ("image", "a.png", "image/png", "photo"),
+        ("image", "a.gif", "image/gif", "animation"),
+        ("document", 'a "b".pdf', "application/pdf", "document"),
+        ("audio", "a.mp3", "audio/mpeg", "audio"),
+        ("voice", "a.ogg", "audio/ogg", "voice"),
+        ("video", "a.mp4", "video/mp4", "video"),
+    ],
+)
+def test_a_file_is_sent_as_what_it_is_with_its_words(
+    tmp_path: Path, kind: MediaKind, name: str, mime: str, field: str
+) -> None:
+    (tmp_path / "file").write_bytes(PNG)
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        media = Media(kind, mime, name, path=str(tmp_path / "file"))
+        receipt = await send(channel, "see <b>this</b>", media=(media,), reply_to="1")
+        (sent,) = telegram.sent(ADA)
+        assert receipt.message_id == str(sent["message_id"]) and field in sent
+        assert (sent["caption"], sent["caption_entities"][0]["type"]) == ("see this", "bold")
+        assert sent["reply_to_message"]["message_id"] == 1
+        assert [file.content for file in telegram.world.files.values()] == [PNG]
+
+    at_work(play)
+
+
+def test_a_recording_is_a_voice_when_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.mp3").write_bytes(PNG)
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        media = Media("audio", "audio/mpeg", path=str(tmp_path / "a.mp3"))
+        await send(channel, "", media=(media,), as_voice=True)
+        words = "Bad Request: VOICE_MESSAGES_FORBIDDEN"
+        telegram.trouble("sendVoice", status=400, words=words)
+        await send(channel, "", media=(media,), as_voice=True)
+        first, second = telegram.sent(ADA)
+        assert "voice" in first and "audio" in second and second["audio"]["file_name"] == "a.mp3"
+
+    at_work(play)
+
+
+def test_a_picture_that_telegram_does_not_take_as_one_goes_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "big.png").write_bytes(PNG + bytes(10 * 1024 * 1024))
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        telegram.trouble("sendPhoto", status=400, words="Bad Request: PHOTO_INVALID_DIMENSIONS")
+        for name in ("a.png", "big.png"):
+            await send(channel, "see", media=(Media("image", path=str(tmp_path / name)),))
+        assert all("document" in one for one in telegram.sent(ADA))
+        assert len(telegram.books.of("sendPhoto")) == 1
+
+    at_work(play)
+
+
+def test_a_file_that_telegram_has_is_sent_by_its_name_there() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        file = telegram.world.add_file(PNG, "documents/{number}")
+        await send(channel, "", media=(Media("document", ref=file.id),))
+        assert telegram.sent(ADA)[0]["document"]["file_id"] == file.id
+
+    at_work(play)
+
+
+def test_a_caption_that_cannot_be_read_goes_as_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        await send(channel, "see <b>", media=(Media("image", path=str(tmp_path / "a.png")),))
+        assert telegram.sent(ADA)[0]["caption"].startswith("see")
+
+    at_work(play)
+
+
+def test_a_file_that_is_too_large_or_missing_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(1024 * 1024 + 1))
+
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        for name in ("big", "missing", "."):
+            with pytest.raises(SendFailed) as caught:
+                await send(channel, "", media=(Media(path=str(tmp_path / name)),))
+            assert not caught.value.retryable
+        assert not telegram.books.calls
+
+    at_work(play, mediaMaxMb=1)
+
+
+def test_one_message_carries_one_file() -> None:
+    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+        two = (Media(ref="a"), Media(ref="b"))
+        for more in ({"media": two}, {"media": two[:1], "replaces": "1"}):
+            with pytest.raises(SendFailed, match="one file"):
+                await send(channel, "", **more)
+        sticker = Media("sticker", ref="a")
+        with pytest.raises(SendFailed, match="sticker"):
+            await send(channel, "words", media=(sticker,))
+
+    at_work(play)

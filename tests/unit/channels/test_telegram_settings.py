@@ -1,0 +1,167 @@
+"""What the config says of a bot: every key of the original, its token, its webhook."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from homarus.channels.base import Place, Retry
+from homarus.channels.telegram import Settings, create
+from homarus.channels.telegram.settings import find_token
+from homarus.config.channels import account_settings
+from homarus.config.keys import Known, lookup
+from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
+from homarus.core.errors import ConfigError
+
+TOKEN = "123456:AAabc-def_0123456789"
+
+
+def settings(**said: Any) -> Settings:
+    return Settings.model_validate(said)
+
+
+def make(account: str = "default", env: dict[str, str] | None = None, **said: Any) -> Any:
+    return create(Place("telegram", account, SystemClock(), env=env or {}), settings(**said))
+
+
+def example(known: Known) -> Any:
+    """A value that the original takes for a key."""
+    if known.children:
+        if "<key>" in known.children:
+            return {"-100": example(known.children["<key>"])}
+        if "[]" in known.children:
+            return [example(known.children["[]"])]
+        return {name: example(child) for name, child in known.children.items()}
+    kind = known.types[0]
+    if kind.startswith("["):
+        return ["11"]
+    if kind.startswith('"'):
+        return kind.split('"')[1]
+    return {"boolean": True, "integer": 1, "number": 1, "string": "x"}[kind.split()[0]]
+
+
+def test_every_key_of_the_original_is_taken() -> None:
+    known = lookup(("channels", "telegram"))
+    assert known is not None
+    tree = {name: example(child) for name, child in known.children.items() if name != "accounts"}
+    assert len(tree) > 35
+    tree |= {"proxy": "http://proxy:3128"}
+    assert settings(**tree).name == "x"
+    config = Config.model_validate({"channels": {"telegram": {"accounts": {"b": tree}}}})
+    assert account_settings(config, "telegram", "b", Settings).name == "x"
+
+
+def test_a_key_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        settings(botTokn=TOKEN)
+
+
+def test_the_token_is_in_no_repr() -> None:
+    said = settings(botToken=TOKEN, webhookSecret="hush", proxy="http://u:hunter2@p:1")
+    for secret in (TOKEN, "hush", "hunter2"):
+        assert secret not in repr(said) + str(said)
+
+
+@pytest.mark.parametrize("token", ["", "x", "654321", "abc:def", f"{TOKEN}/getMe", f"{TOKEN} x"])
+def test_what_is_no_token_is_told_without_being_shown(token: str) -> None:
+    with pytest.raises(ConfigError, match=r"channels\.telegram\.botToken") as caught:
+        make(botToken=token)
+    assert len(token) < 6 or token not in str(caught.value)
+
+
+def test_no_token_says_where_one_is_had() -> None:
+    with pytest.raises(ConfigError, match="BotFather"):
+        make()
+
+
+def test_the_environments_token_is_for_the_usual_bot_alone() -> None:
+    env = {"TELEGRAM_BOT_TOKEN": TOKEN}
+    assert make(env=env)
+    with pytest.raises(ConfigError):
+        make("second", env=env)
+    assert find_token(settings(botToken="1:config"), "default", env) == "1:config"
+
+
+def test_a_token_file_that_others_can_read_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    file = tmp_path / "token"
+    file.write_text(f"  {TOKEN}\n")
+    file.chmod(0o600)
+    assert find_token(settings(tokenFile=str(file)), "a", {}) == TOKEN
+    assert not caplog.text
+    file.chmod(0o644)
+    assert find_token(settings(tokenFile=str(file)), "a", {}) == TOKEN
+    assert "chmod 600" in caplog.text and TOKEN not in caplog.text
+
+
+def test_a_token_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"channels\.telegram\.tokenFile"):
+        make(tokenFile=str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("secret", [None, "", "with space", "ä", "x" * 257])
+def test_a_webhook_without_a_good_secret_is_refused(secret: str | None) -> None:
+    said: dict[str, Any] = {"botToken": TOKEN, "webhookUrl": "https://bot.example/tg"}
+    with pytest.raises(ConfigError, match="webhookSecret"):
+        make(**said | ({} if secret is None else {"webhookSecret": secret}))
+
+
+@pytest.mark.parametrize(
+    ("said", "path", "url"),
+    [
+        ({}, "", ""),
+        ({"webhookPath": "/x"}, "", ""),
+        ({"webhookUrl": "https://b.example/tg"}, "/tg", "https://b.example/tg"),
+        ({"webhookUrl": "https://b.example/tg/"}, "/tg", "https://b.example/tg"),
+        (
+            {"webhookUrl": "https://b.example"},
+            "/telegram-webhook",
+            "https://b.example/telegram-webhook",
+        ),
+        (
+            {"webhookUrl": "https://b.example/", "webhookPath": "in"},
+            "/in",
+            "https://b.example/in",
+        ),
+        (
+            {"webhookUrl": "https://b.example/out", "webhookPath": "/in"},
+            "/in",
+            "https://b.example/out",
+        ),
+    ],
+)
+def test_where_telegram_calls(said: dict[str, Any], path: str, url: str) -> None:
+    found = settings(**said)
+    assert found.path == path
+    assert not path or found.public_url == url
+
+
+def test_a_proxy_of_a_kind_we_do_not_speak_is_refused() -> None:
+    with pytest.raises(ValidationError, match="http://"):
+        settings(proxy="socks5://localhost:1080")
+
+
+def test_limits_and_retries_are_the_configs_within_telegrams() -> None:
+    usual, own = (
+        settings(),
+        settings(
+            textChunkLimit=9_000,
+            mediaMaxMb=0.5,
+            retry={"attempts": 5, "minDelayMs": 0, "maxDelayMs": 1_000, "jitter": 0.0},
+        ),
+    )
+    assert (usual.text_limit, own.text_limit) == (4_000, 4_096)
+    assert settings(textChunkLimit=100).text_limit == 100
+    assert (usual.media_max_bytes, own.media_max_bytes) == (52_428_800, 524_288)
+    assert usual.retries == Retry(3, 0.4, 30.0, 0.1)
+    assert own.retries == Retry(5, 0.0, 1.0, 0.0)
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigError):
+        make(botToken=TOKEN, apiRoot="api.telegram.org")

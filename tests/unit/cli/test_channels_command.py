@@ -1,0 +1,227 @@
+"""`homarus channels` without a gateway: the configuration and the journal themselves."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from homarus.cli.channels import command
+from homarus.core.errors import ConfigError, UnknownName, UserError
+from homarus.core.message import Address
+from homarus.store.journal import Parcel
+from homarus.store.sqlite import open_store
+
+TOKEN = "123456:abc_DEF"
+
+
+def run(*args: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(command, args, input=text, standalone_mode=False)
+
+
+def done(*args: str, text: str | None = None) -> str:
+    result = run(*args, text=text)
+    assert result.exception is None, result.exception
+    return result.output
+
+
+def refused(*args: str) -> UserError:
+    error = run(*args).exception
+    assert isinstance(error, UserError), error
+    return error
+
+
+def config(home: Path) -> Any:
+    return json.loads((home / ".openclaw" / "openclaw.json").read_text(encoding="utf-8"))
+
+
+def test_nothing_configured_is_said_with_what_could_be(home: Path) -> None:
+    assert "No channel is configured.\nCan be added: " in done("list")
+    assert done().startswith("The gateway is not running")
+    assert done("status") == done()
+    assert "telegram" in json.loads(done("list", "--json"))["available"]
+
+
+def test_an_account_is_added_and_the_next_step_told(home: Path) -> None:
+    told = done("add", "telegram", "--token", TOKEN)
+    assert told.startswith("telegram:default is in ~/.openclaw/openclaw.json.\n")
+    assert "homarus gateway run" in told and "homarus pairing approve telegram CODE" in told
+    assert TOKEN not in told
+    assert config(home)["channels"] == {"telegram": {"enabled": True, "botToken": TOKEN}}
+    done("add", "telegram", "--account", "Work", "--bot-token", "9:z", "--name", "Work bot")
+    rows = json.loads(done("list", "--json"))["accounts"]
+    assert [(row["account"], row["name"]) for row in rows] == [
+        ("default", ""),
+        ("work", "Work bot"),
+    ]
+    assert "telegram:work" in done("status") and "configured" in done("status")
+
+
+def test_comments_in_the_file_stay(home: Path) -> None:
+    file = home / ".openclaw" / "openclaw.json"
+    file.write_text("{\n  // mine\n  agents: {},\n}\n", encoding="utf-8")
+    done("add", "irc", "--host", "irc.example", "--nick", "bot")
+    assert "// mine" in file.read_text(encoding="utf-8")
+
+
+def test_any_setting_can_be_said_and_is_checked(home: Path) -> None:
+    said = (
+        "--set",
+        "allowFrom=[1]",
+        "--set",
+        "dmPolicy=allowlist",
+        "--set",
+        'groups["*"].enabled=false',
+    )
+    told = done("add", "telegram", "--token", TOKEN, *said)
+    assert "Those in allowFrom are heard" in told
+    section = config(home)["channels"]["telegram"]
+    assert section["allowFrom"] == [1] and section["groups"] == {"*": {"enabled": False}}
+    assert "did you mean allowFrom" in refused("add", "telegram", "--set", "allowfrom=[1]").fix
+    assert "KEY=VALUE" in refused("add", "telegram", "--set", "x").message
+    assert "everybody" in str(refused("add", "telegram", "--set", "dmPolicy=open")).lower()
+
+
+def test_a_secret_may_be_a_variable_or_come_by_standard_input(home: Path) -> None:
+    done("add", "telegram", "--token", "${NOT_SET_HERE}")
+    assert config(home)["channels"]["telegram"]["botToken"] == "${NOT_SET_HERE}"
+    done("add", "telegram", "--token", "-", text=f"{TOKEN}\n")
+    assert config(home)["channels"]["telegram"]["botToken"] == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("telegram",), "no token"),
+        (("telegram", "--token", "abc"), "not a token"),
+        (("telegram", "--token", TOKEN, "--homeserver", "x"), "has no --homeserver"),
+        (("irc", "--host", "h"), "nick"),
+        (("matrix", "--homeserver", "https://m.example"), "accessToken"),
+        (("telegram", "--account", "…"), "cannot be an account's id"),
+    ],
+)
+def test_what_could_not_work_is_refused_and_nothing_is_written(
+    home: Path, args: tuple[str, ...], why: str
+) -> None:
+    error = refused("add", *args)
+    assert why in str(error) and "abc_DEF" not in str(error)
+    assert not (home / ".openclaw" / "openclaw.json").exists()
+
+
+def test_an_unknown_channel_is_told_with_the_nearest(home: Path) -> None:
+    for args in (("add", "telegarm"), ("capabilities", "telegarm")):
+        error = refused(*args)
+        assert isinstance(error, UnknownName) and "did you mean telegram?" in error.fix
+
+
+def test_an_account_is_switched_off_and_deleted_with_its_login(home: Path) -> None:
+    done("add", "telegram", "--token", TOKEN)
+    done("add", "telegram", "--account", "work", "--token", "9:z")
+    login = home / ".openclaw" / "credentials" / "telegram" / "work.json"
+    login.parent.mkdir(parents=True)
+    login.write_text("{}")
+    assert "telegram:work is off" in done("remove", "telegram", "--account", "work")
+    assert login.exists() and "off" in done("list")
+    told = json.loads(done("remove", "telegram", "--account", "work", "--delete", "--json"))
+    assert told["deleted"] is True and told["accounts"] == ["work"] and not login.exists()
+    assert list(config(home)["channels"]["telegram"]["accounts"]) == ["default"]
+    assert "telegram is deleted from" in done("remove", "telegram", "--delete")
+    assert config(home)["channels"] == {}
+    assert "no channel 'telegram'" in refused("remove", "telegram").message
+
+
+def test_capabilities_are_the_accounts_own(home: Path) -> None:
+    assert "No channel is configured" in done("capabilities")
+    assert "is not configured" in refused("capabilities", "telegram").message
+    done("add", "telegram", "--token", TOKEN)
+    row = json.loads(done("capabilities", "--json"))[0]
+    assert (row["unit"], row["dialect"]) == ("utf16", "telegram")
+    assert {"Edits", "Reacts", "Types", "Probes"} <= set(row["abilities"])
+    assert "4000 utf16 units, shown as telegram" in done("capabilities", "telegram")
+
+
+def test_a_wrong_account_is_listed_with_what_is_wrong(home: Path) -> None:
+    file = home / ".openclaw" / "openclaw.json"
+    file.write_text('{channels: {matrix: {homeserver: "https://m.example"}}}', encoding="utf-8")
+    for name in ("list", "status", "capabilities"):
+        assert "accessToken" in done(name)
+    file.write_text("{channels: {pigeon: {}}}", encoding="utf-8")
+    assert "unknown channel 'pigeon'" in done("list")
+
+
+def test_a_login_is_forgotten(home: Path) -> None:
+    assert "keeps no login" in refused("logout", "matrix").message
+    login = home / ".openclaw" / "credentials" / "matrix" / "default.json"
+    login.parent.mkdir(parents=True)
+    login.write_text("{}")
+    assert "is forgotten" in done("logout", "matrix") and not login.exists()
+
+
+def test_the_log_of_channels_is_what_they_wrote(home: Path) -> None:
+    log = home / "log.jsonl"
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps({"logging": {"file": str(log)}}))
+    rows = [
+        ("homarus.channels.telegram.adapter", "one"),
+        ("homarus.gateway.server", "two"),
+        ("homarus.core.tasks", "channel irc:default failed (1 in a row)"),
+        ("homarus.channels.courier", "parcel x to irc:default:#a was given up"),
+    ]
+    log.write_text(
+        "".join(
+            json.dumps({"time": "t", "level": "info", "logger": who, "message": what}) + "\n"
+            for who, what in rows
+        )
+        + "torn"
+    )
+    assert [line.split(": ", 1)[1] for line in done("logs").splitlines()] == [
+        "one",
+        "channel irc:default failed (1 in a row)",
+        "parcel x to irc:default:#a was given up",
+    ]
+    assert "one" in done("logs", "--channel", "telegram")
+    assert done("logs", "--channel", "telegram").count("\n") == 1
+    assert done("logs", "--channel", "irc").count("\n") == 2
+    assert json.loads(done("logs", "--lines", "1", "--json"))["message"].startswith("parcel x")
+
+
+def fill(home: Path, **parcels: str) -> None:
+    async def main() -> None:
+        async with open_store(home / ".openclaw") as store:
+            journal = store.journal
+            async with journal.lease("send") as lease, journal.commit() as unit:
+                for name, state in parcels.items():
+                    unit.post(Parcel(name, "r", Address("irc", "#a"), f"about {name}", 1, 2))
+                    unit.send_started(name, lease)
+                    unit.send_ended(name, lease, state, why="nobody took it")  # type: ignore[arg-type] # a state
+
+    asyncio.run(main())
+
+
+def test_dead_letters_are_listed_tried_again_and_given_up(home: Path) -> None:
+    assert done("dead-letters") == "There are none.\n"
+    fill(home, parcel1="dead", parcel2="unknown", parcel3="sent", parcel4="dead")
+    told = done("dead-letters")
+    assert "parcel1: nobody took it" in told and "parcel3" not in told
+    assert [row["id"] for row in json.loads(done("dead-letters", "list", "--json"))] == [
+        "parcel1",
+        "parcel2",
+        "parcel4",
+    ]
+    assert done("dead-letters", "list", "--channel", "telegram") == "There are none.\n"
+    again = done("dead-letters", "retry", "parcel1")
+    assert again == "parcel1 is sent again when the gateway next starts.\n"
+    assert "nothing that is stuck" in refused("dead-letters", "retry", "parcel1").message
+    for args in ((), ("parcel2", "--all")):
+        assert "say which one" in refused("dead-letters", "discard", *args).message
+    assert json.loads(done("dead-letters", "discard", "--all", "--json"))["ids"] == [
+        "parcel2",
+        "parcel4",
+    ]
+    assert done("dead-letters", "discard", "--all") == "There are none.\n"
+
+
+def test_a_config_that_is_broken_is_told_as_such(home: Path) -> None:
+    (home / ".openclaw" / "openclaw.json").write_text("{channels: 7}")
+    assert isinstance(run("list").exception, ConfigError)

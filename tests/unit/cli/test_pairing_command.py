@@ -1,0 +1,110 @@
+"""`homarus pairing`: by the files alone, whether or not a gateway runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from homarus.channels.pairing import Pairings, Request
+from homarus.cli.main import COMMANDS
+from homarus.cli.pairing import command
+from homarus.core.clock import SystemClock
+from homarus.core.errors import UserError
+from homarus.core.message import Address, Inbound, Occasion
+
+
+@pytest.fixture
+def pairings(home: Path) -> Pairings:
+    return Pairings(home / ".openclaw", SystemClock())
+
+
+def ask(pairings: Pairings, sender: str, account: str = "default", name: str = "") -> Request:
+    about = Occasion(name=name)
+    found = pairings.ask(
+        Inbound("m", Address("telegram", sender, account), sender, "hi", occasion=about)
+    )
+    assert found
+    return found
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(command, args, standalone_mode=False)
+
+
+def refused(*args: str) -> UserError:
+    error = run(*args).exception
+    assert isinstance(error, UserError)
+    return error
+
+
+def listed(*args: str) -> Any:
+    return json.loads(run("list", *args, "--json").output)["requests"]
+
+
+def test_it_is_a_command() -> None:
+    assert COMMANDS["pairing"][0] == "pairing"
+
+
+def test_nobody_waits_is_said_in_words(pairings: Pairings) -> None:
+    assert run("list").output == "Nobody waits.\n"
+    assert run("list", "telegram").output == "Nobody waits.\n"
+
+
+def test_who_waits_is_listed_with_nothing_hidden(pairings: Pairings) -> None:
+    first = ask(pairings, "42", name="An\x1b[31mn")
+    second = ask(pairings, "43", "work")
+    shown = run("list").output
+    assert f"{first.code}  telegram  42 (An\\u{{1b}}[31mn)" in shown
+    assert f"{second.code}  telegram to work  43" in shown and "\x1b" not in shown
+    assert "now old, good for" in shown or "old, good for" in shown
+    assert [one["id"] for one in listed("telegram", "--account", "Work")] == ["43"]
+    assert [one["code"] for one in listed()] == [first.code, second.code]
+
+
+def test_a_code_lets_somebody_in_in_any_case(pairings: Pairings) -> None:
+    found = ask(pairings, "42")
+    told = run("approve", "Telegram", found.code.lower()).output
+    assert told.startswith("42 is heard on telegram from now on.\n") and "ownerAllowFrom" in told
+    assert pairings.allowed("telegram", "default") == ("42",)
+    assert "nobody on telegram waits" in refused("approve", "telegram", found.code).message
+
+
+def test_a_wrong_code_and_a_wrong_channel_are_said(pairings: Pairings) -> None:
+    found = ask(pairings, "42")
+    wrong = refused("approve", "telegram", "WRONGONE")
+    assert "it is wrong, used, or older than 60 minutes" in wrong.message
+    assert "homarus pairing list telegram" in wrong.fix
+    assert "nobody on matrix" in refused("approve", "matrix", found.code).message
+    assert (
+        "of account work" in refused("approve", "telegram", found.code, "--account", "work").message
+    )
+    assert "not the name of a channel" in refused("approve", "../x", found.code).message
+    assert "not the name of a channel" in refused("list", "a/b").message
+    assert pairings.allowed("telegram", "default") == ()
+
+
+def test_who_is_rejected_may_ask_again(pairings: Pairings) -> None:
+    found = ask(pairings, "42")
+    assert run("reject", "telegram", found.code).output == "42 was not let in.\n"
+    assert pairings.pending("telegram") == () and not pairings.allowed("telegram", "default")
+    again = ask(pairings, "42")
+    done = json.loads(run("reject", "telegram", again.code, "--json").output)
+    assert done["ok"] is True and done["request"]["id"] == "42"
+
+
+def test_without_a_gateway_nobody_can_be_told_and_they_are_let_in_all_the_same(
+    pairings: Pairings,
+) -> None:
+    found = ask(pairings, "42")
+    done = run("approve", "telegram", found.code, "--notify", "--json")
+    assert "no gateway runs" in done.stderr
+    told = json.loads(done.stdout)
+    assert told["notified"] is False and told["request"]["code"] == found.code
+    assert pairings.allowed("telegram", "default") == ("42",)
+
+
+def test_a_channel_must_be_named_to_approve(pairings: Pairings) -> None:
+    assert isinstance(run("approve", "ABCDEFGH").exception, click.UsageError)

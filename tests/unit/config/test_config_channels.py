@@ -1,0 +1,58 @@
+"""The accounts of a channel: what they share, what each has alone, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from homarus.config.channels import account_names, channel_names, common
+from homarus.config.check import check
+from homarus.config.schema import Config
+
+
+def config(**channels: Any) -> Config:
+    return Config.model_validate({"channels": channels})
+
+
+def told(**channels: Any) -> list[str]:
+    found = check({"channels": channels}).problems
+    return [f"{'.'.join(str(step) for step in one.path)}: {one.message}" for one in found]
+
+
+def test_an_account_has_the_channels_settings_with_its_own_on_top() -> None:
+    accounts = {"Work": {"allowFrom": [7], "name": "Work bot"}, "home": {}}
+    made = config(telegram={"allowFrom": ["1", 2], "dmPolicy": "allowlist", "accounts": accounts})
+    assert account_names(made, "telegram") == ("work", "home")
+    work, home = (common(made, "telegram", name) for name in ("work", "home"))
+    assert (work.allow_from, work.dm_policy, work.name) == (("7",), "allowlist", "Work bot")
+    assert (home.allow_from, home.name) == (("1", "2"), None)
+
+
+def test_a_channel_without_accounts_has_the_usual_one() -> None:
+    made = config(irc={"nick": "crab"}, defaults={"groupPolicy": "open"})
+    assert channel_names(made) == ("irc",) and account_names(made, "irc") == ("default",)
+    irc = common(made, "irc", "default")
+    assert irc.group_policy == "open" and irc.model_extra == {"nick": "crab"}
+    assert common(made, "nosuch", "default").dm_policy == "pairing"
+
+
+def test_an_open_door_must_say_that_it_is_for_everybody() -> None:
+    closed = {"dmPolicy": "open", "allowFrom": ["1"]}
+    assert told(telegram=closed) == [
+        'channels.telegram.dmPolicy: it is "open", and allowFrom does not say for whom'
+    ]
+    assert not told(telegram={"dmPolicy": "open", "allowFrom": ["*"]})
+    one = told(telegram={"allowFrom": ["*"], "accounts": {"a": {}, "b": closed}})
+    assert [line.split(":")[0] for line in one] == ["channels.telegram.accounts.b.dmPolicy"]
+
+
+@pytest.mark.parametrize(
+    ("section", "at"),
+    [
+        ({"dmPolicy": "maybe"}, "channels.telegram.dmPolicy"),
+        ({"allowFrom": "me"}, "channels.telegram.allowFrom"),
+        ({"groups": {"-1": {"requireMention": "no"}}}, "channels.telegram.groups.-1.require"),
+        ({"botTokn": "x"}, "channels.telegram.botTokn"),
+    ],
+)
+def test_a_wrong_setting_is_named_by_its_place(section: dict[str, Any], at: str) -> None:
+    assert any(line.startswith(at) for line in told(telegram=section))

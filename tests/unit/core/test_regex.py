@@ -1,0 +1,61 @@
+"""Patterns of strangers: what they find, and that none takes long."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import UserError
+from homarus.core.regex import MAX_PATTERN_CHARS, MAX_TEXT_CHARS, searcher
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "is_in"),
+    [
+        (r"\b@?molty\b", "hey Molty, are you there?", True),
+        (r"\b@?molty\b", "moltys", False),
+        ("^hi$", "hi", True),
+        ("^hi$", "hi there", False),
+        ("(?:bot|クラブ)", "おい、クラブ", True),
+        (r"\.", "no dot", False),
+        ("é+", "CAFÉÉ", True),
+    ],
+)
+def test_it_finds_what_is_there_in_any_case(pattern: str, text: str, is_in: bool) -> None:
+    assert searcher(pattern)(text) is is_in
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("^(a+)+$", "a" * 1_900 + "!"),
+        ("^(a|aa)+$", "a" * 1_900 + "!"),
+        (r"^(\w+\s?)*$", "aaaa " * 380 + "!"),
+        ("(x+x+)+y", "x" * 2_000),
+        (r"(?:\s*,\s*)*;", " " * 2_000),
+        (r"([^@]+)@([^@]+\.)+com", "a@" + "a." * 1_000),
+        (r"(?i)@?openclaw+\b.*?\b(please)+", "openclaw" + "w" * 2_000),
+        ("a?" * 100 + "a" * 100, "a" * 99 + "b"),
+    ],
+)
+def test_no_pattern_takes_long(pattern: str, text: str) -> None:
+    assert not searcher(pattern)(text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", ")", "[a", "*a", "a**", "a{3,1}", r"(a)\1", "(?=ab)", "(?>a)", "\\", "\ud800",
+     "(a{900}){900}", "x" * (MAX_PATTERN_CHARS + 1), "(?<=", "[z-a]"],
+)  # fmt: skip
+def test_what_cannot_be_searched_safely_is_refused_with_a_reason(pattern: str) -> None:
+    with pytest.raises(UserError, match="pattern"):
+        searcher(pattern)
+
+
+def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
+    assert searcher("z")("a" * (MAX_TEXT_CHARS - 1) + "z")
+    assert not searcher("z")("a" * MAX_TEXT_CHARS + "z")
+
+
+@given(st.text())
+def test_any_text_can_be_searched(text: str) -> None:
+    assert searcher("")(text)

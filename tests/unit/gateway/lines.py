@@ -1,0 +1,136 @@
+"""A switchboard and a mailbox without channels behind them, and an account that listens."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from homarus.channels.base import Capabilities, Listens
+from homarus.channels.mail import find_address
+from homarus.channels.signatures import check_telegram
+from homarus.core.errors import ChannelError, StoreError, ToolError
+from homarus.core.message import Address, Extras, Media
+from homarus.store.base import Store
+from homarus.store.journal import Parcel
+from homarus.tools.tool import Posted
+
+if TYPE_CHECKING:
+    from homarus.channels.switchboard import LineStatus
+
+PATH = "/hook/test"
+SECRET = "hook-secret"
+
+
+class Ear:
+    """An account that services call. `open` cleared: it is slow to keep what it hears."""
+
+    def __init__(self, path: str = PATH) -> None:
+        self.path = path
+        self.heard: list[bytes] = []
+        self.admitted: list[Mapping[str, str]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.status = 200
+        self.failure: Exception | None = None
+
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        self.admitted.append(headers)
+        return check_telegram(headers, SECRET)
+
+    async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
+        await self.open.wait()
+        if self.failure:
+            raise self.failure
+        try:
+            json.loads(body)
+        except ValueError:
+            return 400
+        self.heard.append(body)
+        return self.status
+
+
+class FullDisk(StoreError):
+    """Nothing can be kept."""
+
+
+class FakeSwitchboard:
+    """What a test puts on it."""
+
+    def __init__(self) -> None:
+        self.lines: tuple[LineStatus, ...] = ()
+        self.ears: dict[str, Listens] = {}
+        self.probes: dict[tuple[str, str], str | ChannelError] = {}
+        self.stopped: list[tuple[str, str]] = []
+
+    def listen(self, ear: Ear) -> Ear:
+        self.ears[ear.path] = ear
+        return ear
+
+    def status(self) -> "tuple[LineStatus, ...]":
+        return self.lines
+
+    async def probe(self, channel: str, account: str) -> str:
+        found = self.probes[channel, account]
+        if isinstance(found, ChannelError):
+            raise found
+        return found
+
+    async def stop(self, channel: str, account: str) -> None:
+        self.stopped.append((channel, account))
+
+    def listener(self, path: str) -> Listens | None:
+        return self.ears.get(path)
+
+    def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
+        return Capabilities(), ()
+
+
+class FakeMail:
+    """Takes messages into the outbox; `outcome` is what becomes of them."""
+
+    def __init__(self, store: Store, board: FakeSwitchboard) -> None:
+        self._store, self._board = store, board
+        self.outcome = Posted("sent", "m0")
+        self.posted: list[tuple[Address, str, Extras, str]] = []
+
+    def accounts(self) -> Sequence[tuple[str, str]]:
+        return [(line.channel, line.account) for line in self._board.lines]
+
+    def find(
+        self,
+        target: str,
+        *,
+        channel: str = "",
+        account: str = "",
+        thread: str = "",
+        here: Address | None = None,
+    ) -> Address:
+        return find_address(
+            target, self.accounts(), channel=channel, account=account, thread=thread, here=here
+        )
+
+    async def knows(self, agent: str, to: Address) -> bool:
+        return True
+
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        there = {name for name in names if (workspace / name).is_file()}
+        return tuple(
+            Media(name=name, problem="" if name in there else "there is no such file")
+            for name in names
+        )
+
+    async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+        async with self._store.journal.commit() as unit:
+            unit.post(Parcel(f"{key}:0", key, to, text, 1, 2))
+        self.posted.append((to, text, extras, key))
+        return self.outcome
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        raise ToolError("there is nothing to react to")
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        raise ToolError("there is nothing to edit")
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        raise ToolError("there is nothing to delete")

@@ -1,0 +1,291 @@
+"""`channels.status`, `channels.logout` and `send`, with a switchboard of the test's own."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from homarus.channels.switchboard import LineStatus
+from homarus.config.load import load
+from homarus.core.clock import SystemClock
+from homarus.core.errors import ChannelError, InvalidRequest, Unavailable
+from homarus.core.message import Json, user
+from homarus.gateway.health import look
+from homarus.gateway.lines import state_of
+from homarus.gateway.method import Call, Caller
+from homarus.gateway.methods import METHODS
+from homarus.tools.tool import Posted
+from tests.unit.gateway.stage import FakeHost, Stage, play
+
+CONFIG = """{
+  channels: {
+    telegram: { botToken: "123:secret", dmPolicy: "open", allowFrom: ["*"],
+                accounts: { work: {}, default: { name: "Ann's bot" } } },
+    irc: { host: "irc.example", nick: "bot" },
+  },
+}"""
+UP = LineStatus(
+    "telegram", "default", name="Ann's bot", running=True, connected=True, since_ms=5,
+    last_in_ms=6, last_out_ms=7, waiting=2,
+)  # fmt: skip
+WORK = LineStatus("telegram", "work", enabled=False)
+BROKEN = LineStatus(
+    "irc", "default", running=True, restarts=3, problem="refused: password=hunter2-very-long"
+)
+
+
+class Desk:
+    """A caller at a gateway."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.host = stage, stage.host
+
+    async def ask(self, name: str, scope: str = "admin", **params: Json) -> Any:
+        caller = Caller("c", "cli", "cli", scopes=frozenset({f"operator.{scope}"}))
+        return await METHODS[name](Call(self.host, self.stage.gateway, caller, "1"), params)
+
+
+def at_desk(
+    folder: Path,
+    scene: Callable[[Desk], Coroutine[Any, Any, None]],
+    *lines: LineStatus,
+    config: str = CONFIG,
+) -> None:
+    async def main(stage: Stage) -> None:
+        configure(stage.host, config)
+        stage.host.switchboard.lines = lines
+        await scene(Desk(stage))
+
+    play(folder, main, clock=SystemClock())
+
+
+def configure(host: FakeHost, text: str) -> None:
+    host.paths.state.mkdir(parents=True, exist_ok=True)
+    host.paths.config.write_text(text, encoding="utf-8")
+    host.loaded = load(host.paths, {})
+
+
+def test_without_channels_there_is_nothing_in_any_of_its_lists(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        found = await desk.ask("channels.status", "read")
+        assert found.pop("ts") > 0
+        assert found == {
+            "channelOrder": [],
+            "channelLabels": {},
+            "channelDetailLabels": {},
+            "channelSystemImages": {},
+            "channelMeta": [],
+            "channels": {},
+            "channelAccounts": {},
+            "channelDefaultAccountId": {},
+        }
+
+    at_desk(tmp_path, scene, config="{}")
+
+
+def test_every_account_is_told_with_how_it_is_and_no_secret(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        found = await desk.ask("channels.status", "read")
+        assert found["channelOrder"] == ["telegram", "irc"]
+        assert found["channelLabels"] == {"telegram": "Telegram", "irc": "IRC"}
+        assert found["channelMeta"][1] == {"id": "irc", "label": "IRC", "detailLabel": "IRC"}
+        assert found["channelDefaultAccountId"] == {"telegram": "default", "irc": "default"}
+        assert found["channelAccounts"]["telegram"] == [
+            {
+                "accountId": "work", "enabled": False, "configured": True, "running": False,
+                "connected": False, "reconnectAttempts": 0, "waiting": 0, "dmPolicy": "open",
+                "allowFrom": ["*"],
+            },
+            {
+                "accountId": "default", "enabled": True, "configured": True, "running": True,
+                "connected": True, "reconnectAttempts": 0, "lastStartAt": 5, "lastInboundAt": 6,
+                "lastOutboundAt": 7, "waiting": 2, "name": "Ann's bot",
+                "dmPolicy": "open", "allowFrom": ["*"],
+            },
+        ]  # fmt: skip
+        assert found["channels"]["telegram"] == {
+            "configured": True, "running": True, "connected": True, "lastStartAt": 5,
+        }  # fmt: skip
+        irc = found["channelAccounts"]["irc"][0]
+        assert irc["lastError"].startswith("refused") and irc["reconnectAttempts"] == 3
+        assert "hunter2" not in str(found) and "123:secret" not in str(found)
+
+    at_desk(tmp_path, scene, WORK, UP, BROKEN)
+
+
+def test_a_probe_asks_those_that_are_on_and_tells_what_they_said(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        board = desk.host.switchboard
+        board.probes = {
+            ("telegram", "default"): "@ann_bot",
+            ("irc", "default"): ChannelError("nobody answers at irc.example"),
+        }
+        found = await desk.ask("channels.status", "read", probe=True, timeoutMs=5_000)
+        accounts = found["channelAccounts"]
+        work, usual = accounts["telegram"]
+        assert "probe" not in work
+        assert (usual["probe"]["ok"], usual["probe"]["identity"]) == (True, "@ann_bot")
+        assert usual["lastProbeAt"] == found["ts"] and usual["probe"]["elapsedMs"] >= 0
+        assert accounts["irc"][0]["probe"]["error"] == "nobody answers at irc.example"
+        assert found["channels"]["telegram"]["probe"]["ok"]
+
+    at_desk(tmp_path, scene, WORK, UP, BROKEN)
+
+
+def test_a_probe_that_never_ends_or_has_a_bug_spoils_nothing(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        async def probe(channel: str, account: str) -> str:
+            if channel == "irc":
+                raise ZeroDivisionError
+            await asyncio.Event().wait()
+            return ""
+
+        desk.host.switchboard.probe = probe  # type: ignore[method-assign] # a broken one
+        found = (await desk.ask("channels.status", probe=True, timeoutMs=1))["channelAccounts"]
+        assert "0.001 s" in found["telegram"][0]["probe"]["error"]
+        assert "bug" in found["irc"][0]["probe"]["error"]
+
+    at_desk(tmp_path, scene, UP, BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (UP, "connected"),
+        (WORK, "off"),
+        (LineStatus("irc", "default", running=True), "running"),
+        (LineStatus("irc", "default"), "stopped"),
+        (BROKEN, "failing: refused"),
+        (LineStatus("irc", "default", problem="401"), "stopped: 401"),
+    ],
+)
+def test_an_account_is_in_a_few_words(line: LineStatus, told: str) -> None:
+    assert state_of(line).startswith(told) and "hunter2" not in state_of(line)
+
+
+def test_health_has_the_channels_too(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        found = await look(desk.host, desk.stage.gateway.pulse)
+        assert found["channelOrder"] == ["telegram", "irc"]
+        assert found["channelLabels"]["irc"] == "IRC"
+        assert found["channels"]["telegram"]["accounts"]["default"]["connected"] is True
+        assert found["channels"]["irc"]["running"] is True
+
+    at_desk(tmp_path, scene, UP, BROKEN)
+
+
+def test_a_logout_stops_the_account_and_forgets_what_it_kept(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        kept = desk.host.paths.state / "credentials" / "telegram" / "default.json"
+        with pytest.raises(InvalidRequest, match="keeps no login"):
+            await desk.ask("channels.logout", channel="telegram")
+        assert desk.host.switchboard.stopped == []
+        kept.parent.mkdir(parents=True)
+        kept.write_text("{}")
+        found = await desk.ask("channels.logout", channel="Telegram")
+        assert found == {"channel": "telegram", "accountId": "default", "cleared": True}
+        assert not kept.exists() and desk.host.switchboard.stopped == [("telegram", "default")]
+        for wrong in ({"channel": "../x"}, {"channel": "telegram", "accountId": "nobody"}):
+            with pytest.raises(InvalidRequest):
+                await desk.ask("channels.logout", **wrong)
+        with pytest.raises(InvalidRequest, match="missing scope"):
+            await desk.ask("channels.logout", "write", channel="telegram")
+
+    at_desk(tmp_path, scene, UP)
+
+
+SEND = {"to": "telegram:42", "message": "Hello", "channel": "telegram", "idempotencyKey": "k1"}
+
+
+def test_a_message_is_sent_under_its_key_and_its_id_is_told(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        told = await desk.ask("send", "write", **SEND)
+        assert told == {
+            "runId": "k1", "messageId": "m0", "channel": "telegram", "chatId": "42",
+            "status": "sent",
+        }  # fmt: skip
+        assert await desk.ask("send", "write", **SEND) == told
+        assert {(to.chat, text, key) for to, text, _, key in desk.host.mail.posted} == {
+            ("42", "Hello", "send:k1")
+        }
+        with pytest.raises(InvalidRequest, match="another chat"):
+            await desk.ask("send", "write", **{**SEND, "to": "43"})
+        with pytest.raises(InvalidRequest, match="missing scope"):
+            await desk.ask("send", "read", **SEND)
+
+    at_desk(tmp_path, scene, UP)
+
+
+@pytest.mark.parametrize("state", ["queued", "unknown"])
+def test_what_became_of_a_message_is_said_as_it_is(
+    tmp_path: Path, state: Literal["queued", "unknown"]
+) -> None:
+    async def scene(desk: Desk) -> None:
+        desk.host.mail.outcome = Posted(state, "", "why")
+        told = await desk.ask("send", **SEND)
+        assert (told["status"], told["messageId"]) == (state, "")
+
+    at_desk(tmp_path, scene, UP)
+
+
+def test_a_message_that_is_refused_is_an_error(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        desk.host.mail.outcome = Posted("failed", "", "no such chat")
+        with pytest.raises(Unavailable, match="no such chat"):
+            await desk.ask("send", **SEND)
+
+    at_desk(tmp_path, scene, UP)
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({"message": "  "}, "message or media required"),
+        ({"message": None}, "message or media required"),
+        ({"mediaUrl": "gone.png"}, "no such file"),
+        ({"channel": "discord"}, "no channel 'discord'"),
+        ({"channel": None, "to": "42"}, "on which channel"),
+        ({"accountId": "nobody"}, "no account"),
+        ({"to": "telegram:group:"}, "names no chat"),
+        ({"to": "\u202e"}, "names no chat"),
+        ({"sessionKey": "agent:main:nobody"}, "session not found"),
+    ],
+)
+def test_a_wrong_request_says_what_is_wrong_and_posts_nothing(
+    tmp_path: Path, params: dict[str, Json], why: str
+) -> None:
+    async def scene(desk: Desk) -> None:
+        asked = {k: v for k, v in {**SEND, **params}.items() if v is not None}
+        with pytest.raises(InvalidRequest, match=why):
+            await desk.ask("send", **asked)
+        assert desk.host.mail.posted == []
+
+    at_desk(tmp_path, scene, UP, BROKEN)
+
+
+def test_files_are_named_by_their_place_in_the_workspace(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        workspace = desk.host.agent("main").workspace
+        workspace.mkdir(parents=True)
+        (workspace / "a.png").write_bytes(b"1")
+        asked = {**SEND, "mediaUrl": "a.png", "to": "-100:topic:7"}
+        del asked["message"]
+        assert (await desk.ask("send", **asked))["chatId"] == "-100"
+        to, text, extras, _ = desk.host.mail.posted[0]
+        assert (to.thread, text, [file.name for file in extras.media]) == ("7", "", ["a.png"])
+
+    at_desk(tmp_path, scene, UP)
+
+
+def test_the_words_are_added_to_a_session_once(tmp_path: Path) -> None:
+    async def scene(desk: Desk) -> None:
+        session = await desk.host.session("agent:main:main")
+        await session.append(user("Hi"))
+        for _ in range(2):
+            await desk.ask("send", **SEND, sessionKey="main")
+        again = await desk.host.session("agent:main:main")
+        assert [message.text for message in again.messages] == ["Hi", "Hello"]
+
+    at_desk(tmp_path, scene, UP)

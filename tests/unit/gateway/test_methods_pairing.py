@@ -1,0 +1,86 @@
+"""channels.pairing.*: who waits, who is let in, and that codes cannot be guessed at."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from homarus.channels.pairing import Pairings
+from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.message import Address, Inbound, Occasion
+from homarus.gateway.methods.pairing import MAX_WRONG
+from tests.unit.gateway.world import World, world
+
+
+def run(body: Callable[[World], Awaitable[None]], folder: Path) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), world(folder, ()) as it:
+            await body(it)
+
+    asyncio.run(main())
+
+
+def ask(it: World, sender: str = "42", account: str = "default") -> str:
+    about = Occasion(name="Ann")
+    inbound = Inbound("m", Address("telegram", sender, account), sender, "hi", occasion=about)
+    found = Pairings(it.app.paths.state, it.app.clock).ask(inbound)
+    assert found
+    return found.code
+
+
+def test_who_waits_is_listed_and_let_in(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
+        code, other = ask(it), ask(it, "43", "work")
+        listed = (await it.ask("channels.pairing.list", {"channel": "telegram"}, "pairing"))[
+            "requests"
+        ]
+        assert [(one["id"], one["accountId"]) for one in listed] == [
+            ("42", "default"),
+            ("43", "work"),
+        ]
+        assert listed[0]["name"] == "Ann" and listed[0]["code"] == code
+        asked = {"channel": "telegram", "code": code.lower()}
+        done = await it.ask("channels.pairing.approve", asked, "pairing")
+        assert done["ok"] and done["request"]["id"] == "42"
+        gone = {"channel": "telegram", "code": other, "accountId": "work"}
+        assert (await it.ask("channels.pairing.dismiss", gone, "pairing"))["request"]["id"] == "43"
+        pairings = Pairings(it.app.paths.state, it.app.clock)
+        assert pairings.allowed("telegram", "default") == ("42",)
+        assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
+
+    run(body, tmp_path)
+
+
+def test_guessing_is_stopped_and_then_even_the_right_code_does_not_help(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        code = ask(it)
+        for n in range(MAX_WRONG):
+            wrong = {"channel": "telegram", "code": f"WRONG{n:03d}"}
+            with pytest.raises(InvalidRequest, match="nobody on telegram waits"):
+                await it.ask("channels.pairing.approve", wrong, "pairing")
+        right = {"channel": "telegram", "code": code}
+        with pytest.raises(Unavailable, match="too many wrong codes"):
+            await it.ask("channels.pairing.approve", right, "pairing")
+
+    run(body, tmp_path)
+
+
+def test_who_may_not_pair_is_not_even_told_who_waits(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for name in ("list", "approve", "dismiss"):
+            params = {"channel": "telegram", "code": "ABCDEFGH"} if name != "list" else None
+            with pytest.raises(InvalidRequest, match="missing scope"):
+                await it.ask(f"channels.pairing.{name}", params, "write")
+
+    run(body, tmp_path)
+
+
+def test_a_channel_that_is_none_is_refused(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        asked = {"channel": "../x", "code": "ABCDEFGH"}
+        with pytest.raises(InvalidRequest, match="not the name of a channel"):
+            await it.ask("channels.pairing.approve", asked, "pairing")
+
+    run(body, tmp_path)

@@ -1,0 +1,358 @@
+"""Chat services that call the gateway, over real sockets: who is heard, and what never is."""
+
+import asyncio
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.clock import SystemClock
+from homarus.gateway.http import Listener, Site, open_sockets
+from homarus.gateway.listen import Listen
+from homarus.gateway.webhooks import MAX_BYTES, MAX_LIVE_EACH, Webhooks
+from tests.unit.gateway.lines import PATH, SECRET, Ear, FullDisk
+from tests.unit.gateway.stage import Stage, play
+
+GUARD_S = 60.0
+KNOWN = f"X-Telegram-Bot-Api-Secret-Token: {SECRET}"
+JSON = "Content-Type: application/json"
+BODY = json.dumps({"update_id": 1}).encode()
+
+
+class Phone:
+    """What a service calls with: raw bytes on one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def say(self, *lines: str, body: bytes = b"", path: str = PATH, verb: str = "POST") -> None:
+        head = "\r\n".join([f"{verb} {path} HTTP/1.1", "Host: bot.example", *lines])
+        self.writer.write(head.encode() + b"\r\n\r\n" + body)
+
+    async def flood(self, megabytes: int = 64) -> None:
+        for _ in range(megabytes << 4):
+            self.writer.write(b"a" * (1 << 16))
+            await self.writer.drain()
+
+    async def status(self) -> int:
+        """Of the next answer, which is read whole; 0 when there is none."""
+        try:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return 0
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                await self.reader.readexactly(int(line.split(b":")[1]))
+        return int(head.split(b" ")[1])
+
+
+class Line:
+    """A gateway that serves on a port, and an account that listens there."""
+
+    def __init__(self, stage: Stage, port: int, site: Site, ear: Ear) -> None:
+        self.stage, self.port, self.site, self.ear = stage, port, site, ear
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[Phone]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            yield Phone(reader, writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def post(self, *lines: str, body: bytes = BODY, path: str = PATH) -> int:
+        async with self.call() as phone:
+            phone.say(f"Content-Length: {len(body)}", *lines, body=body, path=path)
+            return await phone.status()
+
+
+def serve(folder: Path, scene: Callable[[Line], Coroutine[Any, Any, None]]) -> None:
+    async def main(stage: Stage) -> None:
+        site = Site(stage.gateway)
+        sockets = open_sockets(Listen("127.0.0.1", 0))
+        listener = Listener(site, sockets)
+        await listener.start()
+        try:
+            async with asyncio.timeout(GUARD_S):
+                ear = stage.host.switchboard.listen(Ear())
+                await scene(Line(stage, sockets[0].getsockname()[1], site, ear))
+        finally:
+            await listener.stop()
+
+    play(folder, main)
+
+
+def test_who_knows_the_secret_is_heard_whatever_name_it_calls_us_by(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        assert await line.post(KNOWN, JSON) == 200
+        assert line.ear.heard == [BODY]
+
+    serve(tmp_path, scene)
+
+
+def test_one_connection_carries_many_requests(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        async with line.call() as phone:
+            for secret in (KNOWN, "X-A: b", KNOWN):
+                phone.say(f"Content-Length: {len(BODY)}", secret, JSON, body=BODY)
+            assert [await phone.status() for _ in range(3)] == [200, 401, 200]
+        assert len(line.ear.heard) == 2
+
+    serve(tmp_path, scene)
+
+
+def test_a_stranger_is_refused_before_its_body_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def scene(line: Line) -> None:
+        for given in ("X-Other: 1", "X-Telegram-Bot-Api-Secret-Token: wrong", f"{KNOWN}x"):
+            async with line.call() as phone:
+                phone.say("Content-Length: 900000", given, JSON)
+                assert await phone.status() == 401
+        assert await line.post(KNOWN, KNOWN, JSON) == 401  # twice is not the secret
+        async with line.call() as phone:  # nor is it asked to go on
+            phone.say("Content-Length: 900000", "Expect: 100-continue", JSON)
+            assert await phone.status() == 401
+        assert line.ear.heard == []
+
+    serve(tmp_path, scene)
+    told = {r.created for r in caplog.records if "without the right secret" in r.message}
+    assert len(told) == 1 and SECRET not in caplog.text
+
+
+def test_a_secret_in_the_address_is_refused(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        for query in (f"?token={SECRET}", f"?a=b&secret={SECRET}"):
+            assert await line.post(JSON, path=PATH + query) == 400
+            assert await line.post(KNOWN, JSON, path=PATH + query) == 400
+        assert not line.ear.heard and not line.ear.admitted
+
+    serve(tmp_path, scene)
+
+
+def test_a_page_may_not_call(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        assert await line.post(KNOWN, JSON, "Origin: https://evil.example") == 403
+        assert await line.post(KNOWN, JSON, "Sec-Fetch-Mode: no-cors") == 403
+
+    serve(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    "path", ["/hook", "/hook/test/", "/hook/test/x", "/Hook/test", "/%68ook/test"]
+)
+def test_a_path_is_the_path_and_no_other(tmp_path: Path, path: str) -> None:
+    async def scene(line: Line) -> None:
+        assert await line.post(KNOWN, JSON, path=path) in {401, 403, 404}
+        assert line.ear.admitted == []
+
+    serve(tmp_path, scene)
+
+
+def test_only_posts_are_for_the_account(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        for verb in ("GET", "PUT", "DELETE", "OPTIONS"):
+            async with line.call() as phone:
+                phone.say(KNOWN, verb=verb)
+                assert await phone.status() in {401, 403, 404}
+        assert line.ear.admitted == []
+
+    serve(tmp_path, scene)
+
+
+def test_a_body_that_is_said_to_be_too_large_is_refused_at_once(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        for size in (MAX_BYTES + 1, 1 << 30, 10**19):
+            async with line.call() as phone:
+                phone.say(f"Content-Length: {size}", KNOWN, JSON)
+                assert await phone.status() == 413
+        assert await line.post(KNOWN, JSON, body=json.dumps("a" * (MAX_BYTES - 2)).encode()) == 200
+
+    serve(tmp_path, scene)
+
+
+def test_a_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        async with line.call() as phone:
+            phone.say("Transfer-Encoding: chunked", KNOWN, JSON)
+            for _ in range(MAX_BYTES // 50_000 + 2):
+                phone.writer.write(b"c350\r\n" + b"a" * 50_000 + b"\r\n")
+            assert await phone.status() == 413
+        assert line.ear.heard == []
+        async with line.call() as phone:
+            phone.say("Transfer-Encoding: chunked", KNOWN, JSON, body=b"2\r\n{}\r\n0\r\n\r\n")
+            assert await phone.status() == 200
+        assert line.ear.heard == [b"{}"]
+
+    serve(tmp_path, scene)
+
+
+def test_who_sends_on_after_the_answer_is_hung_up_on(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        async with line.call() as phone:
+            phone.say(f"Content-Length: {1 << 30}", KNOWN, JSON)
+            assert await phone.status() == 413
+            with pytest.raises(ConnectionError):
+                await phone.flood()
+        assert await line.post(KNOWN, JSON) == 200
+
+    serve(tmp_path, scene)
+
+
+def test_half_a_body_is_none(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        for framing, half in (
+            ("Content-Length: 10", b'{"a":'),
+            ("Transfer-Encoding: chunked", b"2\r\n{}\r\n"),
+        ):
+            async with line.call() as phone:
+                phone.say(framing, KNOWN, JSON, body=half)
+                phone.writer.write_eof()
+                assert await phone.status() == 400
+            async with line.call() as phone:  # gone altogether
+                phone.say(framing, KNOWN, JSON, body=half)
+                await phone.writer.drain()
+        assert await line.post(KNOWN, JSON) == 200
+        assert line.ear.heard == [BODY]
+
+    serve(tmp_path, scene)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        vars(line.site)["_webhooks"] = Webhooks(SystemClock(), body_s=0.01)
+        async with line.call() as phone:
+            phone.say("Content-Length: 10", KNOWN, JSON, body=b"{")
+            assert await phone.status() == 408
+        assert line.ear.heard == []
+
+    serve(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        ("Content-Length: 2", "Transfer-Encoding: chunked"),
+        ("Content-Length: 2", "Content-Length: 3"),
+        ("Content-Length: -1",),
+        ("Content-Length: 2, 2", "Transfer-Encoding: chunked"),
+        ("Transfer-Encoding: chunked, gzip",),
+    ],
+)
+def test_a_body_of_two_lengths_or_of_none_ends_the_connection(
+    tmp_path: Path, framing: tuple[str, ...]
+) -> None:
+    async def scene(line: Line) -> None:
+        async with line.call() as phone:
+            phone.say(*framing, KNOWN, JSON, body=b"0\r\n\r\n")
+            assert await phone.status() in {400, 501}
+            assert await phone.status() == 0
+        assert not line.ear.heard and not line.ear.admitted
+
+    serve(tmp_path, scene)
+
+
+def test_nonsense_in_a_body_is_400_and_nobody_sees_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(line: Line) -> None:
+        async with line.call() as phone:
+            phone.say("Transfer-Encoding: chunked", KNOWN, JSON, body=b"zz\r\n")
+            assert await phone.status() == 400
+        async with line.call() as phone:  # after an answer that did not wait for the body
+            phone.say("Transfer-Encoding: chunked", JSON)
+            assert await phone.status() == 401
+            phone.writer.write(b"zz\r\n")
+            assert await phone.status() == 0
+        assert await line.post(KNOWN, JSON, body=b"not json") == 400
+
+    serve(tmp_path, scene)
+    assert "Traceback" not in caplog.text and "Fatal" not in caplog.text
+
+
+def test_compressed_bodies_and_other_kinds_are_refused(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        bomb = gzip.compress(b"0" * 50_000_000)
+        assert await line.post(KNOWN, JSON, "Content-Encoding: gzip", body=bomb) == 415
+        assert await line.post(KNOWN, JSON, "Content-Encoding: identity, br") == 415
+        for kind in ("Content-Type: text/plain", "Content-Type: multipart/form-data", "X-A: b"):
+            assert await line.post(KNOWN, kind) == 415
+        assert await line.post(KNOWN, JSON, JSON) == 415
+        assert await line.post(KNOWN, "Content-Type: Application/JSON; charset=utf-8") == 200
+        assert len(line.ear.heard) == 1
+
+    serve(tmp_path, scene)
+
+
+def test_what_cannot_be_kept_is_offered_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(line: Line) -> None:
+        line.ear.failure = FullDisk("the disk is full")
+        assert await line.post(KNOWN, JSON) == 503
+        line.ear.failure = None
+        vars(line.site)["_webhooks"] = Webhooks(SystemClock(), hear_s=0.01)
+        line.ear.open.clear()
+        assert await line.post(KNOWN, JSON) == 503
+        line.ear.open.set()
+        assert await line.post(KNOWN, JSON) == 200
+
+    serve(tmp_path, scene)
+    assert "the disk is full" in caplog.text and "Traceback" not in caplog.text
+
+
+def test_a_bug_in_an_account_is_500_and_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(line: Line) -> None:
+        line.ear.failure = ZeroDivisionError("a bug")
+        assert await line.post(KNOWN, JSON) == 500
+        line.ear.failure, line.ear.status = None, 42
+        assert await line.post(KNOWN, JSON) == 500
+
+    serve(tmp_path, scene)
+    assert "a bug" in caplog.text
+
+
+def test_requests_under_way_are_bounded_and_the_rest_comes_again(tmp_path: Path) -> None:
+    async def scene(line: Line) -> None:
+        line.ear.open.clear()
+        statuses: list[int] = []
+
+        async def post() -> None:
+            statuses.append(await line.post(KNOWN, JSON))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(MAX_LIVE_EACH + 20):
+                group.create_task(post())
+            while len(statuses) < 20:  # noqa: ASYNC110 - nobody rings when this becomes true
+                await asyncio.sleep(0.001)
+            assert set(statuses) == {503}
+            other = line.stage.host.switchboard.listen(Ear("/hook/other"))
+            assert await line.post(KNOWN, JSON, path="/hook/other") == 200
+            line.ear.open.set()
+        assert sorted(statuses) == [200] * MAX_LIVE_EACH + [503] * 20
+        assert len(line.ear.heard) == MAX_LIVE_EACH and len(other.heard) == 1
+        assert line.site._webhooks.live == 0
+        assert await line.post(KNOWN, JSON) == 200
+
+    serve(tmp_path, scene)
+
+
+def test_a_gateway_that_starts_says_come_again(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        from tests.unit.gateway.test_gateway_http import get
+
+        got = await get(Site(stage.gateway), PATH, verb="POST")
+        assert (got.status, got.headers["retry-after"]) == (503, "2")
+
+    play(tmp_path, scene, ready=False)

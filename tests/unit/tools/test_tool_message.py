@@ -1,0 +1,302 @@
+"""The `message` tool: where it may write, what it says it did, and that it may be run again."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.schema import MessageTool
+from homarus.core.errors import ChannelError, ToolDenied, ToolError
+from homarus.core.message import Address, Button, Extras, Media, Text
+from homarus.tools.builtin.message import message_tool
+from homarus.tools.tool import Posted, Question, Result, ToolContext
+
+HERE = Address("telegram", "42")
+BOB = Address("telegram", "7")
+ROOM = Address("matrix", "!r:x")
+
+
+class FakeMail:
+    """Notes what it is asked for; `target` is `channel/chat`."""
+
+    def __init__(self, *known: Address) -> None:
+        self.known, self.seen = known, list[tuple[Any, ...]]()
+        self.posted: Posted | Exception = Posted("sent", "m9")
+
+    def accounts(self) -> Sequence[tuple[str, str]]:
+        return (("telegram", "default"), ("matrix", "default"))
+
+    def find(
+        self,
+        target: str,
+        *,
+        channel: str = "",
+        account: str = "",
+        thread: str = "",
+        here: Address | None = None,
+    ) -> Address:
+        if not target:
+            assert here is not None
+            return replace(here, thread=thread or here.thread)
+        name, _, chat = target.partition("/")
+        return Address(name, chat, account or "default", thread or None)
+
+    async def knows(self, agent: str, to: Address) -> bool:
+        return to in self.known
+
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        return tuple(
+            Media(name=name, problem="no such file" if name == "gone" else "") for name in names
+        )
+
+    async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+        self.seen.append(("post", to, text, extras, key))
+        if isinstance(self.posted, Exception):
+            raise self.posted
+        return self.posted
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        self.seen.append(("react", to, message_id, emoji))
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        self.seen.append(("edit", to, message_id, text))
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        self.seen.append(("delete", to, message_id))
+
+
+class Person:
+    """Answers every question alike, and keeps them."""
+
+    def __init__(self, *, says: bool = False) -> None:
+        self.says, self.asked = says, list[Question]()
+
+    async def __call__(self, question: Question) -> bool:
+        self.asked.append(question)
+        return self.says
+
+
+def call(
+    mail: FakeMail | None,
+    args: Mapping[str, Any],
+    *,
+    here: Address | None = HERE,
+    person: Person | None = None,
+    rules: Mapping[str, Any] | None = None,
+    call_id: str = "c1",
+) -> Result:
+    tool = message_tool(MessageTool.model_validate(rules or {}))
+    ctx = ToolContext(
+        "agent:main:main", "main", Path("/ws"), person or Person(), here=here, message_id="m1",
+        run_id="r1", call_id=call_id, mail=mail,
+    )  # fmt: skip
+    result = asyncio.run(tool(ctx, args))
+    assert isinstance(result, Result)
+    return result
+
+
+def told(result: Result) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, Text))
+
+
+def test_without_a_target_it_writes_to_this_chat() -> None:
+    mail = FakeMail()
+    result = call(mail, {"message": "hi"})
+    (_, to, text, extras, key) = mail.seen[0]
+    assert (to, text, extras) == (HERE, "hi", Extras())
+    assert key.startswith("r1:message:") and told(result) == "Sent to telegram:42 as message m9."
+    assert result.details == {
+        "channel": "telegram", "accountId": "default", "to": "42", "threadId": None,
+        "messageId": "m9", "state": "sent",
+    }  # fmt: skip
+
+
+def test_everything_that_goes_with_a_message_goes_with_it() -> None:
+    mail = FakeMail()
+    call(
+        mail,
+        {
+            "text": "hi",
+            "path": "a.ogg",
+            "replyTo": "m0",
+            "asVoice": True,
+            "silent": True,
+            "buttons": [[{"text": "Yes", "callback_data": "y"}, {"text": "No"}], []],
+        },
+    )
+    assert mail.seen[0][3] == Extras(
+        reply_to="m0",
+        media=(Media(name="a.ogg"),),
+        as_voice=True,
+        buttons=((Button("Yes", "y"), Button("No", "No")),),
+        silent=True,
+    )
+
+
+def test_a_reply_answers_the_message_at_hand_unless_it_names_another() -> None:
+    mail = FakeMail(BOB)
+    call(mail, {"action": "reply", "message": "hi"})
+    call(mail, {"action": "reply", "message": "hi", "messageId": "m5"})
+    call(mail, {"action": "send", "message": "hi"})
+    assert [seen[3].reply_to for seen in mail.seen] == ["m1", "m5", ""]
+    with pytest.raises(ToolError, match="which message"):
+        call(mail, {"action": "reply", "message": "hi", "target": "telegram/7"})
+
+
+def test_a_reply_in_a_thread_needs_a_thread() -> None:
+    mail = FakeMail()
+    with pytest.raises(ToolError, match="threadId"):
+        call(mail, {"action": "thread-reply", "message": "hi"})
+    call(mail, {"action": "thread-reply", "message": "hi", "threadId": "5"})
+    assert mail.seen[0][1].thread == "5"
+
+
+def test_messages_are_reacted_to_changed_and_deleted() -> None:
+    mail = FakeMail()
+    assert told(call(mail, {"action": "react", "emoji": "👍"})).startswith("Reacted to message m1")
+    call(mail, {"action": "react", "remove": True, "messageId": "m3"})
+    call(mail, {"action": "edit", "messageId": "m4", "message": "new"})
+    call(mail, {"action": "delete", "messageId": "m4"})
+    assert mail.seen == [
+        ("react", HERE, "m1", "👍"),
+        ("react", HERE, "m3", ""),
+        ("edit", HERE, "m4", "new"),
+        ("delete", HERE, "m4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"message": " "},
+        {"action": "react"},
+        {"action": "edit", "message": "new"},
+        {"action": "delete"},
+        {"message": "x", "media": "gone"},
+        {"message": "x", "buttons": [[{"callback_data": "y"}]]},
+        {"message": "x", "buttons": [[{"text": "b"}] * 51]},
+        {"action": "kick"},
+        {"message": "x", "unknown": 1},
+    ],
+)
+def test_what_makes_no_sense_is_said_and_nothing_is_sent(args: Mapping[str, Any]) -> None:
+    mail = FakeMail()
+    with pytest.raises(ToolError):
+        call(mail, args)
+    assert mail.seen == []
+
+
+def test_where_no_chat_can_be_reached_it_says_so() -> None:
+    with pytest.raises(ToolError, match="no chat service"):
+        call(None, {"message": "hi"})
+
+
+def test_elsewhere_on_the_same_service_it_says_where_the_words_are_from() -> None:
+    mail = FakeMail(BOB)
+    call(mail, {"message": "hi", "target": "telegram/7"})
+    assert mail.seen[0][1:3] == (BOB, "[from telegram] hi")
+    marker = {"crossContext": {"marker": {"prefix": "(", "suffix": " via {channel})"}}}
+    call(mail, {"message": "hi", "target": "telegram/7"}, rules=marker)
+    assert mail.seen[1][2] == "(hi via telegram)"
+    call(
+        mail,
+        {"message": "hi", "target": "telegram/7"},
+        rules={"crossContext": {"marker": {"enabled": False}}},
+    )
+    assert mail.seen[2][2] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("target", "rules", "allowed"),
+    [
+        ("telegram/7", {}, True),
+        ("telegram/7", {"crossContext": {"allowWithinProvider": False}}, False),
+        ("matrix/!r:x", {}, False),
+        ("matrix/!r:x", {"crossContext": {"allowAcrossProviders": True}}, True),
+        ("matrix/!r:x", {"allowCrossContextSend": True}, True),
+    ],
+)
+@pytest.mark.parametrize("action", ["send", "react", "delete"])
+def test_the_rules_say_whether_it_may_write_elsewhere(
+    target: str, rules: Mapping[str, Any], allowed: bool, action: str
+) -> None:
+    mail = FakeMail(BOB, ROOM)
+    args = {"action": action, "target": target, "message": "x", "messageId": "m", "emoji": "👍"}
+    if allowed:
+        call(mail, args, rules=rules)
+    else:
+        with pytest.raises(ToolDenied, match="crossContext"):
+            call(mail, args, rules=rules)
+    assert bool(mail.seen) == allowed
+
+
+@pytest.mark.parametrize("here", [None, Address("webchat", "agent:main:main")])
+def test_who_speaks_from_no_chat_may_write_to_any_that_is_known(here: Address | None) -> None:
+    mail = FakeMail(ROOM)
+    call(mail, {"message": "hi", "target": "matrix/!r:x"}, here=here)
+    assert mail.seen[0][1:3] == (ROOM, "hi")
+
+
+@pytest.mark.parametrize("here", [HERE, None])
+def test_somebody_new_is_written_to_only_after_a_person_said_yes(here: Address | None) -> None:
+    mail, nobody, owner = FakeMail(), Person(), Person(says=True)
+    args = {"message": "hi\u202e", "target": "telegram/7"}
+    with pytest.raises(ToolDenied, match="new to you"):
+        call(mail, args, here=here, person=nobody)
+    assert mail.seen == []
+    call(mail, args, here=here, person=owner)
+    assert len(mail.seen) == 1
+    (asked,) = owner.asked
+    assert "telegram:7" in asked.detail and "\\u{202e}" in asked.detail
+
+
+def test_a_thread_of_this_chat_is_not_elsewhere() -> None:
+    mail = FakeMail()
+    call(mail, {"message": "hi", "threadId": "5"})
+    assert mail.seen[0][2] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("posted", "says"),
+    [
+        (Posted("sent"), "Sent to telegram:42."),
+        (Posted("queued"), "Do not send it again"),
+        (Posted("unknown", why="no answer"), "not confirmed: no answer. Do not send it again"),
+    ],
+)
+def test_it_says_what_became_of_the_message(posted: Posted, says: str) -> None:
+    mail = FakeMail()
+    mail.posted = posted
+    assert says in told(call(mail, {"message": "hi"}))
+
+
+@pytest.mark.parametrize("trouble", [Posted("failed", why="blocked"), ChannelError("down")])
+def test_what_was_not_sent_is_an_error(trouble: Posted | Exception) -> None:
+    mail = FakeMail()
+    mail.posted = trouble
+    with pytest.raises((ToolError, ChannelError)):
+        call(mail, {"message": "hi"})
+
+
+def key(args: Mapping[str, Any], call_id: str = "c1") -> str:
+    mail = FakeMail(BOB)
+    call(mail, args, call_id=call_id)
+    return str(mail.seen[0][-1])
+
+
+@given(st.text(min_size=1).filter(str.strip), st.text(max_size=10))
+def test_a_call_that_is_run_again_sends_the_same_message(text: str, call_id: str) -> None:
+    args = {"message": text}
+    assert key(args, call_id) == key(args, call_id) != key(args, call_id + "x")
+    assert key(args, call_id) != key({"message": text + "."}, call_id)
+    assert key(args, call_id) != key({"message": text, "target": "telegram/7"}, call_id)
+
+
+def test_it_may_be_run_again_and_runs_alone() -> None:
+    tool = message_tool()
+    assert tool.idempotent and tool.serial and tool.group == "messaging"
