@@ -59,7 +59,7 @@ class LedgerPeer:
         self.ledger, self.channel = ledger, channel
 
     def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
-        self.ledger.offer(Offer(text=text, id=message_id, chat=chat))
+        self.ledger.offer(Offer(text=text, id=message_id, chat=chat, sender="person"))
 
     def shown(self) -> list[tuple[str, str]]:
         return [(send.chat, send.text) for send in self.ledger.books.sends]
@@ -123,6 +123,9 @@ class Desk:
 
     async def cursor(self) -> Mapping[str, Any] | None:
         return self.kept
+
+    async def read_to(self, cursor: Mapping[str, Any]) -> None:
+        self.kept = cursor
 
     async def received(self, count: int) -> list[Inbound]:
         while len(self.got) < count:

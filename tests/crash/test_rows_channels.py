@@ -7,14 +7,18 @@ sent again, and its chat is told so.
 """
 
 import time
+from contextlib import suppress
 from functools import partial
 from random import Random
+from typing import cast
 from uuid import uuid4
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
+from homarus.core.errors import HomarusError
 from homarus.testing.model_server import Say
-from tests.contract.channel_stage import Stage, wait_for
+from tests.contract.channel_stage import Redelivers, Stage, wait_for
 from tests.contract.channel_table import over
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,15 +66,7 @@ def settled(stage: Stage) -> bool:
     "stage",
     [
         "telegram",
-        pytest.param(
-            "matrix",
-            marks=(
-                pytest.mark.peers,
-                pytest.mark.xfail(
-                    reason="without a place, Matrix is read from now on", strict=True
-                ),
-            ),
-        ),
+        pytest.param("matrix", marks=pytest.mark.peers),
     ],
     indirect=True,
 )
@@ -109,6 +105,22 @@ def test_rows_02_to_11_what_was_kept_is_answered_once(stage: Stage, fault: str) 
     wait_for(lambda: settled(stage), "all is settled")
     assert stage.times("the answer") == 1 and stage.times(NOTICE) == 0
     assert len(stage.rows()) == 3
+
+
+@pytest.mark.parametrize("fault", ["run.begun", "provider.asked", "provider.streaming"])
+@pytest.mark.parametrize("stage", ["webchat"], indirect=True)
+def test_rows_04_to_06_a_client_that_asks_again_is_answered_once(stage: Stage, fault: str) -> None:
+    """On the gateway's own WebSocket: who heard nothing sends the same request once more."""
+    stage.start(f"{fault}:kill9")
+    stage.model.script([Say("the answer")], [Say("the answer")])
+    with suppress(OSError, HomarusError, ConnectionClosed):
+        stage.peer.write("a question")
+    stage.died()
+    stage.start()
+    cast("Redelivers", stage.peer).redeliver(stage, 3)
+    stage.wait_shown("the answer")
+    ask_once_more(stage)
+    assert stage.times("the answer") == 1 and len(stage.rows()) == 2
 
 
 @over("killed")

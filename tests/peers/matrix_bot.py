@@ -44,6 +44,9 @@ class Desk:
     async def cursor(self) -> Mapping[str, Any] | None:
         return self.kept
 
+    async def read_to(self, cursor: Mapping[str, Any]) -> None:
+        self.kept = cursor
+
     async def received(self, count: int) -> list[Inbound]:
         async with asyncio.timeout(WAIT_S):
             while len(self.got) < count:

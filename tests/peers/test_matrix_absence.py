@@ -135,6 +135,9 @@ def test_what_is_read_a_hundred_times_is_answered_once(synapse: Synapse, people:
             async def cursor(self) -> Mapping[str, Any] | None:
                 return desk.kept
 
+            async def read_to(self, cursor: Mapping[str, Any]) -> None:
+                desk.kept = cursor
+
         async with MemoryStore() as store:
             intake = Intake(
                 store.journal,

@@ -51,7 +51,7 @@ class Cast:
             if self._reaches():
                 from homarus.tools.builtin.message import message_tool  # for who has chats
 
-                every.append(message_tool(who_says("message", own, self._config().tools).message))
+                every.append(message_tool(self._config().tools.message))
             all_tools = Registry(every)
             self._tools[agent_id] = all_tools.where(
                 lambda tool: decide(tool.name, *agent.rules).action != "deny"

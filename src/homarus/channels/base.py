@@ -45,7 +45,11 @@ class Receive(Protocol):
         ...
 
     async def cursor(self) -> Mapping[str, Json] | None:
-        """How far this channel had read, from the last message that was kept."""
+        """How far this channel had read, by what was stored last."""
+        ...
+
+    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+        """Store how far the channel has read, where nothing came that could be kept."""
         ...
 
 

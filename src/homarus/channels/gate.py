@@ -133,7 +133,7 @@ class Gate:
             return PassedOver("an edit of a message that was judged before")
         if not access.person_id(case.channel, case.inbound.sender):
             return PassedOver("nobody can be told from its sender's id")
-        if occasion.is_bot and (case.settings.model_extra or {}).get("allowBots") is not True:
+        if occasion.is_bot and not case.settings.allow_bots:
             return PassedOver("a program says it, and allowBots is not set")
         return None
 

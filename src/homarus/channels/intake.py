@@ -104,7 +104,7 @@ class Intake:
         fault("intake.read")
         admitted = await self._admit(channel, inbound)
         if isinstance(admitted, Left):
-            await self._leave(admitted, cursor)
+            await self.leave(admitted, cursor)
             if acknowledge:
                 await acknowledge()
             return
@@ -128,7 +128,8 @@ class Intake:
         """A channel has read something."""
         self.last_ms[name] = self._clock.now_ms()
 
-    async def _leave(self, left: Left, cursor: Cursor | None) -> None:
+    async def leave(self, left: Left, cursor: Cursor | None) -> None:
+        """Keep nothing but how far a channel has read, and what somebody is told."""
         if cursor is None and not left.parcels:
             return
         async with self._journal.commit() as unit:
@@ -221,3 +222,6 @@ class _Receiver:
 
     async def cursor(self) -> Mapping[str, Json] | None:
         return await self.intake.cursor(self.name)
+
+    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+        await self.intake.leave(Left(), Cursor(self.name, cursor))

@@ -34,7 +34,7 @@ RECEIPT_S: Final = 10.0  # how long a tool waits to hear that its message arrive
 ASK_S: Final = 30.0  # how long a service may take
 LOOK_S: Final = 0.1
 # Where a name alone tells the service: the sort of name, and who has such.
-_BY_FORM: Final = (("@", ":", "matrix"), ("!", ":", "matrix"), ("#", ":", "matrix"))
+_BY_FORM: Final = (("@", ":", "matrix"), ("!", "", "matrix"), ("#", ":", "matrix"))
 _ROOMS: Final = frozenset({"irc", "slack", "discord", "mattermost", "twitch"})  # have a `#room`
 
 

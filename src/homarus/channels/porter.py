@@ -87,7 +87,5 @@ class Porter:
 
 
 def _for(route: Route, inbound: Inbound, number: int) -> tuple[str, Inbound]:
-    """A message as one of several agents gets it: each has its own id."""
-    if not number:
-        return route.key, inbound
-    return route.key, replace(inbound, id=f"{inbound.id}@{route.agent}")
+    """A message as one of several agents gets it."""
+    return route.key, replace(inbound, copy_for=route.agent) if number else inbound

@@ -105,6 +105,7 @@ class AccountSettings(Section):
     block_streaming_coalesce: BlockCoalesce | None = None
     stream_mode: Literal["off", "partial", "block"] | None = None
     reply_to_mode: Literal["off", "first", "all"] = "off"
+    allow_bots: bool = False
     media_max_mb: float | None = Field(None, gt=0)
     response_prefix: str | None = None
     ack_reaction: str | None = None

@@ -6,7 +6,6 @@ not built yet. It is read at the first question: who asks nothing pays nothing.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 
@@ -18,7 +17,8 @@ ANY_KEY, ENTRY = "<key>", "[]"
 # Ours beside the original's: a heartbeat can be switched off as well as slowed to never; so can
 # compaction, and what it leaves is set; models may cost so much and no more; a key can be kept
 # elsewhere; a login can be told whom to ask; a gateway can be told its address; any
-# channel can have a queue mode; a Telegram bot can have a server of its own.
+# channel can have a queue mode; a Telegram bot can have a server of its own;
+# other programs can be heard where the original has no word for it.
 _ADDED = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -52,6 +52,10 @@ _ADDED = (
     "gateway.http.endpoints.metrics.enabled: boolean",
     "channels.telegram.apiRoot: string",
     "channels.telegram.accounts.<key>.apiRoot: string",
+    "channels.telegram.allowBots: boolean",
+    "channels.telegram.accounts.<key>.allowBots: boolean",
+    "channels.irc.allowBots: boolean",
+    "channels.irc.accounts.<key>.allowBots: boolean",
 )
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
 _ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')
@@ -66,13 +70,38 @@ _WORDS = {
 }
 
 
-@dataclass(slots=True)
 class Known:
-    """One key: where it stands, the types it may have, and what may stand under it."""
+    """One key: where it stands, the types it may have, and what may stand under it.
 
-    path: str
-    types: list[str] = field(default_factory=list)
-    children: dict[str, "Known"] = field(default_factory=dict)
+    What stands under it is read when somebody looks: the list is long, and most is never asked for.
+    """
+
+    __slots__ = ("_below", "_children", "path", "types")
+
+    def __init__(self, path: str, types: Sequence[str] = ()) -> None:
+        self.path, self.types = path, list(types)
+        self._below: list[tuple[str, str]] = []  # the rest of a path, and its type
+        self._children: dict[str, Known] | None = None
+
+    @property
+    def children(self) -> dict[str, "Known"]:
+        if self._children is None:
+            self._children = {}
+            for rest, kind in self._below:
+                step, _, more = rest.partition(".")
+                below = self._children.get(step)
+                if below is None:
+                    below = self._children[step] = Known(join(self.path, step))
+                below.add(more, kind)
+            self._below = []
+        return self._children
+
+    def add(self, rest: str, kind: str) -> None:
+        """One line of the list; without a rest, it is about this key."""
+        if rest:
+            self._below.append((rest, kind))
+        else:
+            self.types.append(kind)
 
     def child(self, step: Step) -> "Known | None":
         if isinstance(step, int):
@@ -101,13 +130,7 @@ def known_keys() -> Known:
     text = (files("homarus.config") / "original_keys.txt").read_text(encoding="utf-8")
     for line in (*text.splitlines(), *_ADDED):
         path, _, kind = line.partition(": ")
-        node = root
-        for step in path.replace(ENTRY, f".{ENTRY}").split("."):
-            below = node.children.get(step)
-            if below is None:
-                below = node.children[step] = Known(join(node.path, step))
-            node = below
-        node.types.append(kind)
+        root.add(path.replace(ENTRY, f".{ENTRY}"), kind)
     return root
 
 

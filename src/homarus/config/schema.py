@@ -308,8 +308,13 @@ class Tools(Section):
     allow: Texts | None = None
     deny: Texts = ()
     exec: Exec = Exec.model_construct()
-    message: MessageTool = MessageTool.model_construct()
     loop_detection: LoopDetection = LoopDetection.model_construct()
+
+
+class CommonTools(Tools):
+    """What holds for the tools of every agent."""
+
+    message: MessageTool = MessageTool.model_construct()
 
 
 class GroupChat(Section):
@@ -720,7 +725,7 @@ class Config(Section):
     agents: Agents = Agents.model_construct()
     auth: Auth = Auth.model_construct()
     models: Models = Models.model_construct()
-    tools: Tools = Tools.model_construct()
+    tools: CommonTools = CommonTools.model_construct()
     session: Session = Session.model_construct()
     messages: Messages = Messages.model_construct()
     commands: Commands = Commands.model_construct()

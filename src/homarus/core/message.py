@@ -232,7 +232,8 @@ class Inbound:
     """A message as a channel received it; `run_id` names the run that answers, if one is asked.
 
     `authority` is what its sender may do by commands; "" says that none are looked for in it.
-    `before` is what was said in the group since our last answer, for context.
+    `before` is what was said in the group since our last answer, for context. `copy_for` names the
+    agent when several get the same message, each a copy.
     """
 
     id: str
@@ -247,6 +248,7 @@ class Inbound:
     occasion: Occasion = DIRECT
     media: tuple[Media, ...] = ()
     before: str = ""
+    copy_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,17 @@ class Specs:
 
     @spec
     def message_sending(self, outbound: Outbound) -> Maybe[str | Refusal]:
-        """A message is about to be sent. `str`: other words for it. `Refusal`: it is not sent."""
+        """A message is about to be sent: whole, in markdown, before it is cut into parts.
+
+        `str`: other words for it. `Refusal`: it is not sent.
+        """
 
     @spec
     def message_sent(self, outbound: Outbound, error: str) -> Done:
-        """A message was sent, or could not be: then `error` says why."""
+        """A part of a message was sent, or could not be: then `error` says why.
+
+        Its text is in the markup of its service.
+        """
 
     @spec
     def session_start(self, where: Where, session_id: str, resumed_from: str) -> Done:

@@ -81,6 +81,8 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
         data["media"] = [_told(media, _NO_MEDIA) for media in inbound.media]
     if inbound.before:
         data["before"] = inbound.before
+    if inbound.copy_for:
+        data["copyFor"] = inbound.copy_for
     return data
 
 
@@ -101,6 +103,7 @@ def read_inbound(data: Json) -> Inbound:
             occasion=_read_occasion(data.get("occasion")),
             media=tuple(Media(**media) for media in data.get("media", ())),
             before=data.get("before", ""),
+            copy_for=data.get("copyFor", ""),
         )
     except (AttributeError, KeyError, TypeError) as exc:
         raise Corrupt("a kept message cannot be read", fix="run `homarus doctor`") from exc
@@ -196,12 +199,13 @@ class Arrival:
 def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
     """Make ready to keep a message. One without an id of its own is like no other."""
     row_id = storable(inbound.run_id) or str(uuid4())
+    known = f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
     row = Accepted(
         id=row_id,
         session=storable(session),
         channel=storable(inbound.address.channel),
         account=storable(inbound.address.account),
-        message_id=storable(inbound.id) or row_id,
+        message_id=storable(known) or row_id,
         sender=storable(inbound.sender),
         preview=preview_of(inbound.text),
         at_ms=at_ms,

@@ -132,6 +132,9 @@ class Desk:
     async def cursor(self) -> Mapping[str, Json] | None:
         return None
 
+    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+        raise AssertionError("IRC has no place to read from")
+
     async def received(self, count: int = 1) -> list[Inbound]:
         while len(self.got) < count:
             self._news.clear()

@@ -183,6 +183,9 @@ class Desk:
     async def cursor(self) -> Mapping[str, Any] | None:
         return self.kept
 
+    async def read_to(self, cursor: Mapping[str, Any]) -> None:
+        self.kept = cursor
+
     async def received(self, count: int) -> list[Inbound]:
         while len(self.got) < count:
             self._news.clear()

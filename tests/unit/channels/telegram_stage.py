@@ -48,6 +48,9 @@ class Keeper:
     async def cursor(self) -> Mapping[str, Json] | None:
         return self.at
 
+    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+        self.at = cursor
+
     async def until(self, count: int) -> list[Inbound]:
         async with asyncio.timeout(WAIT_S):
             while len(self.kept) < count:

@@ -2,7 +2,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -293,7 +293,7 @@ def test_what_a_stranger_is_told_is_posted_once_with_the_cursor() -> None:
 
 def test_a_message_for_several_agents_is_kept_for_each_and_welcomed_once() -> None:
     welcomed: list[str] = []
-    both = (("agent:a:main", message("1")), ("agent:b:main", message("1@b")))
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
     taken = Taken(both, welcome=lambda: welcomed.append("seen"))
 
     async def body(stage: Stage) -> None:
@@ -307,7 +307,7 @@ def test_a_message_for_several_agents_is_kept_for_each_and_welcomed_once() -> No
 
 
 def test_agents_can_be_asked_in_turn() -> None:
-    both = (("agent:a:main", message("1")), ("agent:b:main", message("1@b")))
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
 
     async def body(stage: Stage) -> None:
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -85,6 +85,7 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
         "occasion": occasions(text),
         "media": st.lists(medias(text), max_size=2).map(tuple),
         "before": text,
+        "copy_for": text,
     }
     assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"
     return st.builds(Inbound, **made)
@@ -211,3 +212,9 @@ def test_text_is_changed_only_where_it_cannot_be_stored(text: str) -> None:
 def test_ids_come_once_each_in_order() -> None:
     assert storable_ids(["b", "a\0", "b", "a\ufffd"]) == ("b", "a\ufffd")
     assert load(dump({"a": "b"})) == {"a": "b"}
+
+
+def test_copies_for_several_agents_are_several_messages_of_one_id() -> None:
+    first, other = arrive("s", HELLO, 7).row, arrive("s2", replace(HELLO, copy_for="ops"), 7).row
+    assert (first.message_id, other.message_id) == ("m1", "m1@ops")
+    assert other.inbound is not None and other.inbound.id == "m1"

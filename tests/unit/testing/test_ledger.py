@@ -126,7 +126,7 @@ def test_the_process_keeps_the_books_over_http() -> None:
             told = ask(f"{url}/offer", {"text": "say {nonce}", "chat": "c"})
             (update,) = ask(f"{url}/updates?offset=0&waitS=30")["updates"]
             assert update == {
-                "id": 1, "messageId": told["id"], "chat": "c", "sender": "person",
+                "id": 1, "messageId": told["id"], "chat": "c", "sender": "c",
                 "text": f"say {told['nonce']}",
             }  # fmt: skip
             assert ask(f"{url}/updates?offset=2")["updates"] == []

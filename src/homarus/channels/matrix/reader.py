@@ -70,7 +70,8 @@ class Reader:
         strikes: dict[str, int],
     ) -> None:
         self._account, self._settings, self._ear = account, settings, ear
-        self._clock, self._group, self._strikes = clock, group, strikes
+        self._clock, self._strikes = clock, strikes
+        self._group: asyncio.TaskGroup = group
         self._joining: set[str] = set()
         self._told: set[str] = set()  # rooms whose encryption was spoken of
         self._read: dict[str, str] = {}  # by room: the last message that was kept
@@ -86,6 +87,8 @@ class Reader:
                 self._account.rooms[room].learn(told)
         kept = text_of(await receive.cursor() or {}, "since")
         self._group.create_task(self._tell_read(), name="read receipts of Matrix")
+        if not kept:  # what is said from here on is not lost, whatever happens to us
+            await receive.read_to({"since": now})
         since = kept or now
         while True:
             try:

@@ -63,7 +63,6 @@ class Settings(AccountSettings):
     thread_replies: ThreadReplies = "inbound"
     auto_join: Literal["always", "allowlist", "off"] | None = None
     auto_join_allowlist: Ids = ()
-    allow_bots: bool = False  # the gate asks for it
     proxy: Text | None = None
     # What the original has beside, and nothing here depends on.
     capabilities: Texts = ()
