@@ -22,7 +22,7 @@ from homarus.core.value import dataclass
 Dialect: TypeAlias = Literal[
     "markdown", "plain", "telegram", "matrix", "irc", "slack", "whatsapp", "signal", "discord"
 ]
-# Tells the service that a message was received.
+# Tells the service that a message was read.
 Acknowledge: TypeAlias = Callable[[], Awaitable[None]]
 
 
@@ -35,12 +35,13 @@ class Receive(Protocol):
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
-        """Returns when the message is in the journal: then, not before, the service may be told.
+        """Returns when the message is in the journal, or left alone: then the service may be told.
 
         `cursor` says how far the channel has read with this message; it is stored in the same
-        commit. `acknowledge` is called once the message is kept and before it is answered; a
-        service that is told by what is read next, or by our answer, needs none. Raises StoreError
-        when the message cannot be kept: then the service must offer it again.
+        commit. `acknowledge` is called once the message is kept and before it is answered, and
+        never for one that is left alone: a stranger does not learn that somebody reads. A service
+        that is told by what is read next, or by our answer, needs none. Raises StoreError when
+        the message cannot be kept: then the service must offer it again.
         """
         ...
 

@@ -40,6 +40,7 @@ Ended: TypeAlias = Callable[[Parcel], object]
 BACKOFF: Final = Backoff(first_s=1.0, most_s=300.0)
 LEAST_S, MOST_S = 1.0, 86_400.0  # what a service may ask us to wait
 SEND_S: Final = 60.0  # how long a service may take to answer
+FILE_S: Final = 240.0  # how much longer when it gets a file: adapters give up before that
 GRACE_S: Final = 3.0  # how long the end waits, for what is due and again for what is being sent
 LOOK_S: Final = 30.0  # how long until a look that nobody asked for
 TOO_LATE: Final = "it could not be delivered in time"
@@ -77,10 +78,12 @@ class Courier:
         ended: Ended = lambda _parcel: None,
         backoff: Backoff = BACKOFF,
         send_s: float = SEND_S,
+        file_s: float = FILE_S,
         width: int = WIDTH,
     ) -> None:
         self._channel, self._journal, self._clock = channel, journal, clock
-        self._ended, self._backoff, self._send_s, self._width = ended, backoff, send_s, width
+        self._ended, self._backoff, self._width = ended, backoff, width
+        self._send_s, self._file_s = send_s, file_s
         self._place = f"{channel.name}:{channel.account}"
         self._wake = asyncio.Event()
         self._stale = True  # there may be something to carry that was not looked at
@@ -250,7 +253,7 @@ class Courier:
             unit.send_started(parcel.id, lease)
         fault("deliver.started")
         try:
-            async with asyncio.timeout(self._send_s):
+            async with asyncio.timeout(self._send_s + self._file_s * bool(parcel.extras.media)):
                 receipt = await self._channel.send(_outbound(parcel))
         except ChannelAuthFailed as exc:
             self._refused = exc

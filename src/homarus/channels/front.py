@@ -1,26 +1,29 @@
 """The front of the house: everything between chat services and the sessions, put together.
 
 In: adapter → intake → porter (routing, gate, files) → journal → `put`. Out: parcels → courier →
-adapter. Beside them, live: the typing sign, drafts, reactions.
+adapter. Beside them, live: the typing sign, drafts, reactions. Who lets messages in is called
+when the first one comes: until then, and for who has no channels, nothing of it is loaded.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from homarus.channels.base import Channel
 from homarus.channels.deliver import Delivery
-from homarus.channels.gate import Gate
-from homarus.channels.intake import Intake, Put
+from homarus.channels.intake import Intake, Left, Put, Taken
 from homarus.channels.live import Live
-from homarus.channels.media import Files
-from homarus.channels.mentions import Called
-from homarus.channels.porter import Porter, Record
 from homarus.channels.switchboard import Switchboard
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.message import Outbound
+from homarus.core.message import Inbound, Outbound
 from homarus.store.journal import Journal
+
+if TYPE_CHECKING:
+    from homarus.channels.gate import Gate
+    from homarus.channels.porter import Porter, Record
 
 
 class Front:
@@ -38,33 +41,20 @@ class Front:
         *,
         state: Path,
         env: Callable[[], Mapping[str, str]],
-        record: Record,
+        record: "Record",
         put: Put,
         sent: Callable[[Outbound, str], object],
         called: Callable[[str], tuple[str, str]],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
-        self.gate = Gate(
-            config,
-            state,
-            clock,
-            entry=lambda key: porter.entries.get(key, {}),
-            called=lambda agent: Called(*called(agent)),
-        )
         self._told = sent
+        self._door: tuple[Gate, Porter] | None = None
+        self._open_door = partial(self._make_door, config, state, clock, called, record)
         self.delivery = Delivery(journal, (), clock, config=config, sent=self._sent)
         self.live = Live(group, clock, channel=self._channel, config=config)
-        porter = Porter(
-            config,
-            self.gate,
-            Files(state, clock.now_ms),
-            record=record,
-            pack=self.delivery.pack,
-            welcome=self.live.acknowledge,
-        )
         self._intake = Intake(
-            journal, clock, admit=porter.admit, put=put, posted=self.delivery.nudge
+            journal, clock, admit=self._admit, put=put, posted=self.delivery.nudge
         )
         self.switchboard = Switchboard(
             config,
@@ -77,12 +67,47 @@ class Front:
             commands=commands,
         )
 
+    async def _admit(self, channel: Channel, inbound: Inbound) -> Taken | Left:
+        self._door = self._door or self._open_door()
+        return await self._door[1].admit(channel, inbound)
+
+    def _make_door(
+        self,
+        config: Callable[[], Config],
+        state: Path,
+        clock: Clock,
+        called: Callable[[str], tuple[str, str]],
+        record: "Record",
+    ) -> tuple["Gate", "Porter"]:
+        from homarus.channels.gate import Gate
+        from homarus.channels.media import Files
+        from homarus.channels.mentions import Called
+        from homarus.channels.porter import Porter
+
+        gate = Gate(
+            config,
+            state,
+            clock,
+            entry=lambda key: porter.entries.get(key, {}),
+            called=lambda agent: Called(*called(agent)),
+        )
+        porter = Porter(
+            config,
+            gate,
+            Files(state, clock.now_ms),
+            record=record,
+            pack=self.delivery.pack,
+            welcome=self.live.acknowledge,
+        )
+        return gate, porter
+
     def _channel(self, channel: str, account: str) -> Channel | None:
         return self.switchboard.channel(channel, account)
 
     def _sent(self, message: Outbound, error: str) -> None:
         """A parcel arrived, or was given up."""
         if not error:
-            self.gate.answered(message.address)
+            if self._door:
+                self._door[0].answered(message.address)
             self.live.answered(message.key)
         self._told(message, error)

@@ -111,11 +111,11 @@ class Gate:
             settings = self._settings(config, address.channel, address.account)
             case = Case(inbound, route, config, settings)
             verdict = self._refuse(case) or self._judge(case)
+            if isinstance(verdict, Admitted):
+                verdict = self._looping(case) or self._with_talk(case, verdict)
         except (ConfigError, StoreError) as exc:
             self._warn(f"messages of {address.channel} are not heard: {exc}")
             return PassedOver("the rules could not be read")
-        if isinstance(verdict, Admitted):
-            return self._unless_looping(case, verdict)
         return verdict
 
     def answered(self, address: Address) -> None:
@@ -148,9 +148,7 @@ class Gate:
             known += self._pairings.allowed(case.channel, case.account)
         if case.on(known):
             authority = self._authority(case, (Roll(is_set=True, has_sender=True),))
-            return Admitted(
-                replace(case.inbound, authority=authority, before=""), self._ack(case, None)
-            )
+            return Admitted(replace(case.inbound, authority=authority), self._ack(case, None))
         if settings.dm_policy != "pairing":
             return PassedOver("its sender is not in allowFrom")
         return self._challenge(case)
@@ -209,14 +207,12 @@ class Gate:
             is_command=bool(authority) and has_control_command(text),
             may_command=authority in {"owner", "authorised"},
         )
-        limit = history_limit(case)
         if access.is_passed_over(mention) and not ordered:
-            self._history.remember(case.route.agent, inbound, limit)
+            self._history.remember(case.route.agent, inbound, history_limit(case))
             if not occasion.is_bot:
                 self._loops.person_spoke(inbound.address)
             return PassedOver("it does not speak to us")
-        before = self._history.take(case.route.agent, inbound, limit)
-        heard = replace(inbound, text=text, authority=authority, before=before)
+        heard = replace(inbound, text=text, authority=authority)
         return Admitted(heard, self._ack(case, mention if not ordered else None))
 
     def _requires_mention(self, case: Case, room: Room) -> bool:
@@ -272,16 +268,23 @@ class Gate:
             return self._called(case.route.agent)
         return called_by_config(case.config, case.route.agent)
 
-    def _unless_looping(self, case: Case, verdict: Admitted) -> Verdict:
+    def _looping(self, case: Case) -> PassedOver | None:
         inbound, is_trusted = case.inbound, False
         if is_direct(inbound):
             known = self._pairings.allowed(case.channel, case.account)
             is_trusted = case.named_on(case.settings.allow_from + known)
         if not self._loops.turns(inbound, is_trusted=is_trusted):
-            return verdict
+            return None
         where = f"{one_line(inbound.sender)} on {case.channel}"
         self._warn(f"{where} answers us as fast as we answer them: nothing is said there for now")
         return PassedOver("we go round in circles with its sender")
+
+    def _with_talk(self, case: Case, verdict: Admitted) -> Admitted:
+        """With what was said in the group before it: last, for who is not answered takes none."""
+        said = ""
+        if not is_direct(case.inbound):
+            said = self._history.take(case.route.agent, case.inbound, history_limit(case))
+        return replace(verdict, inbound=replace(verdict.inbound, before=said))
 
     def _settings(self, config: Config, channel: str, account: str) -> AccountSettings:
         if self._known[0] is not config:

@@ -4,8 +4,9 @@ Who is heard and where it belongs is the porter's to say (porter.py). A message 
 in the journal before its service is told, and the service is told before it is answered. One that
 was kept before is counted and goes no further; an id that comes with other words is kept beside
 the first, parked, and said aloud. One that is left alone leaves only the place where its channel
-goes on reading, and what its sender is told. While nothing can be kept the channel gets the
-error: it tells its service nothing, starts over after a while, and reads the message again.
+goes on reading, and what its sender is told: nobody learns that it was read. While nothing can be
+kept the channel gets the error: it tells its service nothing, starts over after a while, and reads
+the message again.
 """
 
 import asyncio
@@ -105,8 +106,6 @@ class Intake:
         admitted = await self._admit(channel, inbound)
         if isinstance(admitted, Left):
             await self.leave(admitted, cursor)
-            if acknowledge:
-                await acknowledge()
             return
         kept = self._keep(admitted, cursor)
         try:

@@ -1,6 +1,8 @@
 """Two programs that answer each other for ever: noticed, and ended by saying nothing more.
 
 What is counted is turns: a message that follows an answer of ours. Many messages at once are one.
+A message that was let through and is judged again, for another agent or because it was offered
+again, is no other turn.
 """
 
 from collections import OrderedDict, deque
@@ -23,6 +25,7 @@ _MAX_CHATS: Final = 1_000
 class _Chat:
     is_our_turn_over: bool = False  # we answered since the last turn that counted
     turns: dict[str, deque[float]] = field(default_factory=dict)
+    last: str = ""  # the message that was let through last
 
 
 class Loops:
@@ -39,6 +42,8 @@ class Loops:
             return False
         most, window_s = (BOT_TURNS, BOT_WINDOW_S) if is_bot else (TURNS, WINDOW_S)
         chat, now_s = self._chat(inbound.address), self._clock.monotonic()
+        if inbound.id and inbound.id == chat.last:
+            return False
         if not is_bot:
             self.person_spoke(inbound.address, inbound.sender)
         seen = chat.turns.setdefault(inbound.sender, deque(maxlen=TURNS + 1))
@@ -46,6 +51,7 @@ class Loops:
             seen.popleft()
         if len(seen) >= most:
             return True
+        chat.last = inbound.id
         if chat.is_our_turn_over or not seen:
             seen.append(now_s)
             chat.is_our_turn_over = False

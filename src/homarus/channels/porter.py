@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from homarus.channels.base import Channel
-from homarus.channels.gate import Admitted, Challenged, Gate
+from homarus.channels.gate import Admitted, Challenged, Gate, PassedOver, Verdict
 from homarus.channels.intake import Left, Taken
 from homarus.channels.media import Files
 from homarus.config.channels import common
@@ -57,20 +57,32 @@ class Porter:
         """What is to become of a message."""
         config, place = self._config(), inbound.address
         routes, self.entries = await self._routes(config, inbound)
-        verdict = self._gate.judge(inbound, routes[0])
+        # Each agent has its own name, its own talk, and its own sessions' settings.
+        verdicts = [self._gate.judge(inbound, route) for route in routes]
+        heard = [
+            (route.key, _copy(verdict.inbound, route, number), verdict.ack)
+            for number, (route, verdict) in enumerate(zip(routes, verdicts, strict=True))
+            if isinstance(verdict, Admitted)
+        ]
+        if not heard:
+            return self._leave(inbound, verdicts[0])
+        settings = common(config, place.channel, place.account)
+        whole = await self._files.fetch(channel, settings, inbound)
+        ack = next((ack for _, _, ack in heard if ack), "")
+        return Taken(
+            tuple((key, _with_files(one, whole)) for key, one, _ in heard),
+            in_turn=config.broadcast.strategy == "sequential",
+            welcome=partial(self._welcome, whole, ack) if ack else None,
+        )
+
+    def _leave(self, inbound: Inbound, verdict: Verdict) -> Left:
+        """Nobody is to answer it; a stranger may be told how to be let in."""
         if isinstance(verdict, Challenged):
             return Left(tuple(self._pack(inbound, verdict.key, verdict.text)))
-        if not isinstance(verdict, Admitted):
-            told = (inbound.id, place.channel, place.account, verdict.why)
+        if isinstance(verdict, PassedOver):
+            told = (inbound.id, inbound.address.channel, inbound.address.account, verdict.why)
             log.info("message %s of %s:%s is passed over: %s", *told)
-            return Left()
-        settings = common(config, place.channel, place.account)
-        whole = await self._files.fetch(channel, settings, verdict.inbound)
-        return Taken(
-            tuple(_for(route, whole, number) for number, route in enumerate(routes)),
-            in_turn=config.broadcast.strategy == "sequential",
-            welcome=partial(self._welcome, whole, verdict.ack) if verdict.ack else None,
-        )
+        return Left()
 
     async def _routes(
         self, config: Config, inbound: Inbound
@@ -86,6 +98,11 @@ class Porter:
         return routes, entries
 
 
-def _for(route: Route, inbound: Inbound, number: int) -> tuple[str, Inbound]:
-    """A message as one of several agents gets it."""
-    return route.key, replace(inbound, copy_for=route.agent) if number else inbound
+def _copy(inbound: Inbound, route: Route, number: int) -> Inbound:
+    """A message as one of several agents gets it: the same one every time it is offered."""
+    return replace(inbound, copy_for=route.agent if number else "")
+
+
+def _with_files(inbound: Inbound, whole: Inbound) -> Inbound:
+    """With what was fetched, once for all who get it."""
+    return replace(inbound, media=whole.media, images=whole.images)

@@ -17,7 +17,7 @@ from homarus.channels.deliver import Delivery, Line
 from homarus.channels.intake import Intake
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ChannelError, HomarusError, UserError
+from homarus.core.errors import ChannelError, ConfigError, HomarusError, UserError
 from homarus.core.value import dataclass
 
 log = logging.getLogger(__name__)
@@ -92,14 +92,14 @@ class Switchboard:
     async def reload(self) -> None:
         """Go by the config as it is now: what is new begins, what is gone or changed ends."""
         wanted = dict(self._wanted())
-        for key in [key for key in self._accounts if key not in wanted]:
-            del self._accounts[key]
+        known = self._accounts
+        for key in [key for key, one in known.items() if one.settings != wanted.get(key)]:
             await self._delivery.close(*key)
+            del known[key]
         for key, settings in wanted.items():
-            known = self._accounts.get(key)
-            if known is None or known.settings != settings:
-                await self._delivery.close(*key)
+            if key not in known or known[key].problem:  # what was in its way may be gone
                 self._open(key, settings)
+        self._accounts = {key: known[key] for key in wanted}
 
     async def restart(self, channel: str, account: str) -> None:
         """Begin one line anew, also one that had stopped."""
@@ -133,10 +133,8 @@ class Switchboard:
 
     def listener(self, path: str) -> Listens | None:
         """The account that is called under this path."""
-        for line in self._delivery.lines if path else ():
-            if isinstance(line.channel, Listens) and line.channel.path == path:
-                return line.channel
-        return None
+        line = self._at(path)
+        return line.channel if line and isinstance(line.channel, Listens) else None
 
     def channel(self, channel: str, account: str) -> Channel | None:
         """An account at work."""
@@ -166,10 +164,20 @@ class Switchboard:
         try:
             account.enabled = settings.get("enabled") is not False
             if account.enabled and key not in self._stopped:
-                self._delivery.open(self._make(*key))
+                channel = self._make(*key)
+                self._check_path(channel)
+                self._delivery.open(channel)
         except HomarusError as exc:
             account.problem = str(exc)
             log.error("channel %s:%s is off: %s", *key, exc)  # noqa: TRY400 - the error says it all
+
+    def _check_path(self, channel: Channel) -> None:
+        """Two accounts cannot be called under one path: one of them would never hear anything."""
+        if isinstance(channel, Listens) and (other := self._at(channel.path)):
+            raise ConfigError(
+                f"its webhook's path {channel.path} is that of {other.name} already",
+                fix="give one of them another webhookPath",
+            )
 
     def _make(self, channel: str, account: str) -> Channel:
         from homarus.channels.roster import load_channel
@@ -194,6 +202,12 @@ class Switchboard:
                 fix="homarus channels list shows what is configured",
             )
         return channel, account
+
+    def _at(self, path: str) -> Line | None:
+        for line in self._delivery.lines if path else ():
+            if isinstance(line.channel, Listens) and line.channel.path == path:
+                return line
+        return None
 
     def _line(self, channel: str, account: str) -> Line:
         found = (line for line in self._delivery.lines if line.key == (channel, account))

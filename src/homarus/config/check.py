@@ -32,6 +32,10 @@ _EXPECTED = {
     "model_type": "an object",
     "string_too_short": "text that is not empty",
 }
+# Read, and of no effect: an answer goes out message by message (docs/answers.md).
+_IDLE = frozenset(
+    {"blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "draftChunk"}
+)
 _BOUNDS = {"greater_than": ("above", "gt"), "less_than": ("below", "lt")}
 
 
@@ -175,6 +179,8 @@ class _Walk:
             here = (*path, key)
             if key in fields:
                 built[key] = self._value(fields[key], value, here)
+                if key in _IDLE:
+                    self.unbuilt.add(".".join(map(str, here)))
             elif not self._known(value, here):
                 if section.model_config.get("extra") == "allow":
                     built[key] = value
@@ -194,6 +200,7 @@ class _Walk:
             self.problems += keys.check(tree, known, path)
             names = tree if isinstance(tree, dict) else ()
             self.unbuilt |= {f"channels.{name}" for name in names if not _is_built_channel(name)}
+            self.unbuilt |= set(_idle_in(tree)) if isinstance(tree, dict) else set()
         return tree
 
     def _known(self, value: Value, path: KeyPath) -> bool:
@@ -203,6 +210,16 @@ class _Walk:
         self.problems += keys.check(value, known, path)
         self.unbuilt.add(known.path)
         return True
+
+
+def _idle_in(channels: Mapping[str, Value]) -> Iterator[str]:
+    """What is set for channels, or for accounts of theirs, and does nothing."""
+    for name, section in channels.items():
+        accounts = section.get("accounts") if isinstance(section, dict) else None
+        each = accounts.values() if isinstance(accounts, dict) else ()
+        for one in (section, *each):
+            found = _IDLE.intersection(one) if isinstance(one, dict) else ()
+            yield from (f"channels.{name}.{key}" for key in found)
 
 
 def _is_unbuilt(path: str) -> bool:

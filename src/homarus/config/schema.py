@@ -311,7 +311,7 @@ class Tools(Section):
     loop_detection: LoopDetection = LoopDetection.model_construct()
 
 
-class CommonTools(Tools):
+class AllTools(Tools):
     """What holds for the tools of every agent."""
 
     message: MessageTool = MessageTool.model_construct()
@@ -725,7 +725,7 @@ class Config(Section):
     agents: Agents = Agents.model_construct()
     auth: Auth = Auth.model_construct()
     models: Models = Models.model_construct()
-    tools: CommonTools = CommonTools.model_construct()
+    tools: AllTools = AllTools.model_construct()
     session: Session = Session.model_construct()
     messages: Messages = Messages.model_construct()
     commands: Commands = Commands.model_construct()

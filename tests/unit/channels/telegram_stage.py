@@ -25,6 +25,7 @@ class Keeper:
     again: list[str] = field(default_factory=list)
     at: Mapping[str, Json] | None = None
     failures: int = 0
+    leaves: bool = False  # as the intake leaves a stranger's message alone: it is not read
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(
@@ -41,7 +42,7 @@ class Keeper:
         else:
             self.kept.append(inbound)
         self.at = cursor if cursor is not None else self.at
-        if acknowledge:
+        if acknowledge and not self.leaves:
             await acknowledge()
         self.news.set()
 

@@ -9,10 +9,13 @@ import pytest
 
 from homarus.channels import courier as module
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive, Retry
-from homarus.channels.courier import LOOK_S, Courier
+from homarus.channels.courier import FILE_S, LOOK_S, SEND_S, Courier
+from homarus.channels.http import CONNECT_S
+from homarus.channels.matrix import api as matrix
+from homarus.channels.telegram import api as telegram
 from homarus.core import faults
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed, StoreError
-from homarus.core.message import Address, Extras, Outbound
+from homarus.core.message import Address, Extras, Media, Outbound
 from homarus.core.retry import Backoff
 from homarus.store.journal import Parcel, ParcelState
 from homarus.testing.clock import START_MS, FakeClock
@@ -377,6 +380,30 @@ def test_a_service_that_does_not_answer_in_time_leaves_an_unknown_outcome() -> N
         await stage.until("2", "sent")
 
     carry(service, body, send_s=0.01)
+
+
+def test_a_file_may_take_longer_than_words() -> None:
+    taken = asyncio.Event()
+    service = Carrier(asyncio.Event(), taken)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("words")
+        await stage.until("words", "unknown")
+        file = Extras(media=(Media("video", path="a.mp4"),))
+        async with stage.journal.commit() as unit:
+            unit.post(Parcel("file", "r", Address("svc", "b"), "", 0, 1 << 60, extras=file))
+        stage.courier.nudge()
+        await stage.until("file", "sending")
+        await asyncio.sleep(0.05)
+        assert await stage.state("file") == "sending"
+        taken.set()
+        await stage.until("file", "sent")
+
+    carry(service, body, send_s=0.01, file_s=GUARD_S)
+
+
+def test_adapters_give_up_on_a_file_before_the_courier_does() -> None:
+    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_S + FILE_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])

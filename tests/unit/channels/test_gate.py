@@ -554,6 +554,18 @@ def test_two_programs_do_not_answer_each_other_for_ever(
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
 
 
+def test_who_is_cut_off_takes_no_talk_along(tmp_path: Path) -> None:
+    door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
+    _bots(door)
+    assert _turns(door, 100, is_bot=True) == BOT_TURNS
+    door.judge(group("so it was", id="said", sender="7", is_bot=True))
+    assert "circles" in door.why(group("more", id="cut", mentioned=True, is_bot=True))
+    assert "circles" in door.why(group("more", id="cut too", mentioned=True, is_bot=True))
+    assert door.heard(group("what now?", id="p", sender="9", mentioned=True)).before == (
+        "Ann (7): so it was"
+    )
+
+
 def test_who_does_not_say_that_it_is_a_program_is_found_out_later(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
     assert _turns(door, 1_000) == TURNS

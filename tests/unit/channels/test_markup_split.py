@@ -173,6 +173,10 @@ def test_one_message_without_limit_is_the_whole(text: str, dialect: Dialect) -> 
     assert found == ([whole] if whole else [])
 
 
+def test_a_quote_fits_nowhere_and_still_ends() -> None:
+    assert cut("> a   **b**", "plain", 1) == ["> a", "> b"]
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 @pytest.mark.parametrize("dialect", ["telegram", "matrix", "slack", "discord"])
 def test_a_limit_smaller_than_the_marks_still_says_the_words(dialect: Dialect, limit: int) -> None:

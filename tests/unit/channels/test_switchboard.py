@@ -214,3 +214,30 @@ def test_an_account_can_be_asked_who_it_is_and_what_it_can_do(tmp_path: Path) ->
         assert desk.board.listener("/hook") is None and desk.board.listener("") is None
 
     at_desk(tmp_path, {"svc": {"token": "hook"}}, body)
+
+
+def test_of_two_accounts_that_would_be_called_under_one_path_the_second_is_off(
+    tmp_path: Path,
+) -> None:
+    async def body(desk: Desk) -> None:
+        assert desk.board.listener("/hook") is Account.made[0] and desk.line("a").running
+        second = desk.line("b")
+        assert not second.running and not second.configured
+        assert "/hook is that of svc:a already" in second.problem
+        await desk.change({"svc": {"accounts": {"a": {"token": "1"}, "b": {"token": "hook"}}}})
+        assert desk.line("a").running and desk.line("b").running
+        assert desk.board.listener("/hook") is Account.made[-1] and Account.made[-1].account == "b"
+
+    accounts = {"a": {"token": "hook"}, "b": {"token": "hook"}}
+    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+
+
+def test_a_path_goes_from_one_account_to_another_in_one_change(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        await desk.change({"svc": {"accounts": {"a": {"token": "hook"}, "b": {"token": "1"}}}})
+        assert desk.line("a").running and desk.line("b").running
+        moved = [one for one in Account.made if one.account == "a"][-1]
+        assert desk.board.listener("/hook") is moved
+
+    accounts = {"a": {"token": "1"}, "b": {"token": "hook"}}
+    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)

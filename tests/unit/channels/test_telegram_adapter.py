@@ -404,10 +404,11 @@ def test_a_list_of_commands_that_is_refused_is_no_reason_to_stop(
 # Buttons and reactions
 
 
-def test_a_press_is_heard_and_its_clock_stops() -> None:
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_press_is_heard_and_its_clock_stops_whoever_pressed(leaves: bool) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper, channel = Keeper(), bot(telegram)
+            keeper, channel = Keeper(leaves=leaves), bot(telegram)
             telegram.say("hello")
             async with running(channel, keeper):
                 await keeper.until(1)

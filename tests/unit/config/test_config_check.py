@@ -119,6 +119,27 @@ def test_known_keys_that_are_not_built_are_taken_and_named_once() -> None:
     )
 
 
+def test_settings_that_are_read_and_do_nothing_are_named_when_they_are_set() -> None:
+    checked = check(
+        {
+            "agents": {
+                "defaults": {"blockStreamingBreak": "message_end", "blockStreamingChunk": {}}
+            },
+            "channels": {
+                "telegram": {"blockStreaming": True, "blockStreamingCoalesce": {"idleMs": 5}},
+                "irc": {"accounts": {"a": {"blockStreamingCoalesce": {}}, "b": {}}},
+            },
+        }
+    )
+    assert checked.problems == ()
+    assert checked.unbuilt == (
+        "agents.defaults.blockStreamingBreak",
+        "agents.defaults.blockStreamingChunk",
+        "channels.irc.blockStreamingCoalesce",
+        "channels.telegram.blockStreamingCoalesce",
+    )
+
+
 def test_what_the_originals_setup_notes_is_no_warning() -> None:
     checked = check({"wizard": {"lastRunAt": "x"}, "meta": {"lastTouchedAt": "x"}, "$schema": "s"})
     assert (checked.problems, checked.unbuilt) == ((), ())

@@ -27,18 +27,22 @@ def _spell_slack_link(href: str) -> str:
     return _SLACK_CALL.sub("%40", href)
 
 
-def _part_backticks(code: str) -> str:
-    """Code that cannot end the fence around it: a space of no width parts the backticks."""
-    return code.replace("``", "`" + _NO_WIDTH + "`") if "```" in code else code
+def _part_backticks(text: str) -> str:
+    """Text that neither begins nor ends a fence: a space of no width parts its backticks."""
+    return text.replace("``", "`" + _NO_WIDTH + "`")
 
 
 def _spell_ticks(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
-    """Words that begin no code where the service has no escape for a backtick."""
     return _part_backticks(text)
 
 
 def _spell_slack(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
     return _SLACK_CALL.sub("@" + _NO_WIDTH, _part_backticks(text))
+
+
+def _spell_fenced(code: str) -> str:
+    """Code that cannot end the fence around it."""
+    return _part_backticks(code) if "```" in code else code
 
 
 def _mark_ticked(code: str) -> Mark | None:
@@ -50,7 +54,7 @@ SLACK_LOOK: Final = Look(
     has_links=True,
     has_bare_links=False,
     code_stands_apart=True,
-    spell_code=_part_backticks,
+    spell_code=_spell_fenced,
     spell=_spell_slack,
     spell_link=_spell_slack_link,
     code=_mark_ticked,
@@ -67,6 +71,7 @@ SLACK: Final = Spelling(
     },
     escape=_escape_slack,
     value=lambda href: _escape_slack(_spell_slack_link(href)).replace("|", "%7C"),
+    quiet=lambda code: _SLACK_CALL.sub("＠", code),
     quote=_QUOTE,
     every_line=False,
     by_line=True,
@@ -78,7 +83,7 @@ WHATSAPP_LOOK: Final = Look(
     stars_are_bold=True,
     code_stands_apart=True,
     spell=_spell_ticks,
-    spell_code=_part_backticks,
+    spell_code=_spell_fenced,
     code=_mark_ticked,
 )
 WHATSAPP: Final = Spelling(
@@ -134,7 +139,7 @@ DISCORD_LOOK: Final = Look(
     has_links=True,
     schemes=("http://", "https://"),
     code_stands_apart=True,
-    spell_code=_part_backticks,
+    spell_code=_spell_fenced,
     spell=_spell_discord,
     spell_link=_spell_discord_link,
     code=_mark_discord_code,

@@ -164,7 +164,8 @@ class _Press:
             text = text.lstrip(" ")
         lead = self._lead()
         room = self._room(lead)
-        if len(text) <= room and self._cost(text) <= room:
+        fits = len(text) <= room and self._cost(text) <= room
+        if fits or not (text or self._pieces):
             if text or not self._offset:
                 self._write_words(text, lead, self._find_space(text, is_verbatim, len(text)))
             self._event, self._offset = self._event + 1, 0
@@ -197,9 +198,9 @@ class _Press:
         return max(self._points.values(), key=lambda point: point.size, default=None)
 
     def _lead(self) -> _Lead:
-        """What comes first. A mark that leaves words less than a quarter of the room is not written.
+        """What comes first. A mark that leaves words less than a quarter of the room is left out.
 
-        Nor are those within it: an item without its list would be none.
+        So are those within it: an item without its list would be none.
         """
         text = (self._gap.text if self._gap else "") + self._line_prefix()
         weight, size = self._weigh(text), 0

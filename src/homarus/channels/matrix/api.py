@@ -26,7 +26,7 @@ LOGGED_OUT: Final = frozenset(
     {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
 )
 _FILE: Final = re.compile(r"mxc://([A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*)/([A-Za-z0-9_-]+)")
-_UPLOAD_S: Final = 4 * ANSWER_S
+UPLOAD_S: Final = 4 * ANSWER_S
 
 
 class Refused(SendFailed):
@@ -72,7 +72,7 @@ class Homeserver:
         """Leave a file there; how it is called."""
         path = f"/_matrix/media/v3/upload?filename={path_of(name)[1:]}"
         kind = {"Content-Type": mime or "application/octet-stream"}
-        answer = await self._api.ask("POST", path, content, kind, answer_s=_UPLOAD_S)
+        answer = await self._api.ask("POST", path, content, kind, answer_s=UPLOAD_S)
         url = text_of(self._said(answer), "content_uri")
         if not url:
             raise ChannelError("Matrix took a file and did not say what it is called")

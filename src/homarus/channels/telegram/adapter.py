@@ -1,10 +1,10 @@
 """The Telegram channel: one bot.
 
 Telegram knows that a message arrived when we ask for the ones after it, or answer its call; so
-nothing is acknowledged but the press of a button, which shows a clock until it is. Each answer of
-`getUpdates` is handed over in order, and the place in it is kept with each message. The place is
-that of one bot: another token begins anew. Telegram forgets its counting after a week without
-messages, so a place that old is not used either: what comes twice is known by its id.
+nothing is acknowledged. Only the press of a button is answered, which shows a clock until it is.
+Each answer of `getUpdates` is handed over in order, and the place in it is kept with each message.
+The place is that of one bot: another token begins anew. Telegram forgets its counting after a week
+without messages, so a place that old is not used either: what comes twice is known by its id.
 """
 
 import asyncio
@@ -182,19 +182,16 @@ class Telegram:
     async def _hand_over(
         self, update: Mapping[str, Json], receive: Receive, cursor: Mapping[str, Json] | None
     ) -> None:
-        inbound = self._read(update)
-        pressed = is_press(update)
+        if inbound := self._read(update):
+            await receive(inbound, cursor)
+        if pressed := is_press(update):  # whoever pressed it: the button waits
+            await self._answer_press(pressed)
 
-        async def answer_press() -> None:
-            try:
-                await self._api.call("answerCallbackQuery", {"callback_query_id": pressed})
-            except ChannelError as exc:  # the message is kept: a clock on a button is no reason
-                log.warning("a button goes on waiting: %s", exc)
-
-        if inbound:
-            await receive(inbound, cursor, answer_press if pressed else None)
-        elif pressed:
-            await answer_press()
+    async def _answer_press(self, pressed: str) -> None:
+        try:
+            await self._api.call("answerCallbackQuery", {"callback_query_id": pressed})
+        except ChannelError as exc:  # the message is kept: a clock on a button is no reason
+            log.warning("a button goes on waiting: %s", exc)
 
     def _read(self, update: Mapping[str, Json]) -> Inbound | None:
         assert self._reader is not None  # noqa: S101 - it is made before anything is read

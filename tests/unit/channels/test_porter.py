@@ -1,0 +1,156 @@
+"""The porter: a message for several agents, each of whom hears for itself."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from homarus.channels.base import Capabilities, Receipt, Receive
+from homarus.channels.gate import Gate
+from homarus.channels.intake import Left, Taken
+from homarus.channels.loops import BOT_TURNS
+from homarus.channels.media import Files
+from homarus.channels.porter import Porter
+from homarus.config.check import check
+from homarus.core.message import Address, Inbound, Json, Media, Occasion, Outbound
+from homarus.store.journal import Parcel
+from homarus.testing.clock import FakeClock
+
+GROUP = "-100"
+THREE: Mapping[str, Json] = {
+    "agents": {
+        "list": [
+            {"id": "main", "groupChat": {"mentionPatterns": ["molty"]}},
+            {"id": "ops", "groupChat": {"mentionPatterns": ["ops", "all of you"]}},
+            {"id": "home", "groupChat": {"mentionPatterns": ["home", "all of you"]}},
+        ]
+    },
+    "broadcast": {GROUP: ["main", "ops", "home"], "42": ["main", "ops"]},
+    "channels": {"telegram": {"groups": {GROUP: {}}, "ackReaction": "👀", "allowBots": True}},
+    "messages": {"ackReactionScope": "all"},
+}
+
+
+class Line:
+    """A service whose files are counted."""
+
+    name, account, capabilities = "telegram", "default", Capabilities()
+
+    def __init__(self) -> None:
+        self.fetched = 0
+
+    async def run(self, receive: Receive) -> None:
+        """Nothing is received here."""
+
+    async def send(self, message: Outbound) -> Receipt:
+        return Receipt(message.key)
+
+    async def fetch(self, media: Media, max_bytes: int) -> bytes:
+        self.fetched += 1
+        return b"\x89PNG\r\n\x1a\n"[:max_bytes]
+
+
+class Desk:
+    """A porter, the signs it gave and the words it packed."""
+
+    def __init__(self, state: Path, config: Mapping[str, Json] = THREE) -> None:
+        checked = check(dict(config))
+        assert checked.config and not checked.problems, checked.problems
+        read, clock = checked.config, FakeClock()
+        self.service, self.packed, self.signs = Line(), list[str](), list[str]()
+        self.records = dict[str, Mapping[str, Json]]()
+        self.gate = Gate(
+            lambda: read, state, clock, entry=lambda key: self.porter.entries.get(key, {})
+        )
+        self.porter = Porter(
+            lambda: read,
+            self.gate,
+            Files(state, clock.now_ms),
+            record=self._record,
+            pack=self._pack,
+            welcome=lambda _inbound, emoji: self.signs.append(emoji),
+        )
+
+    def admit(self, inbound: Inbound) -> Taken | Left:
+        return asyncio.run(self.porter.admit(self.service, inbound))
+
+    def heard(self, inbound: Inbound) -> dict[str, Inbound]:
+        """By the agent that is to answer."""
+        taken = self.admit(inbound)
+        assert isinstance(taken, Taken), taken
+        if taken.welcome:
+            taken.welcome()
+        return {key.split(":")[1]: one for key, one in taken.messages}
+
+    async def _record(self, key: str) -> Mapping[str, Json] | None:
+        return self.records.get(key)
+
+    def _pack(self, inbound: Inbound, run: str, text: str) -> list[Parcel]:
+        self.packed.append(text)
+        return [Parcel(run, run, inbound.address, text, 0, 1)]
+
+
+def group(text: str, id: str = "m1", **about: Any) -> Inbound:  # noqa: A002 - the word for it
+    told = Occasion(**{"kind": "group", "name": "Ann", **about})
+    return Inbound(id, Address("telegram", GROUP), "42", text, occasion=told)
+
+
+def test_only_those_who_are_spoken_to_answer_whoever_is_first_in_the_list(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert set(desk.heard(group("ops, look"))) == {"ops"}
+    assert set(desk.heard(group("all of you", "m2"))) == {"ops", "home"}
+    assert set(desk.heard(group("hi", "m3", mentioned=True))) == {"main", "ops", "home"}
+    assert desk.admit(group("nobody", "m4")) == Left()
+
+
+def test_each_has_the_talk_that_was_not_for_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.heard(group("ops, one", "m1"))
+    assert desk.heard(group("home, two", "m2"))["home"].before == "Ann (42): ops, one"
+    heard = desk.heard(group("go on", "m3", mentioned=True))
+    assert heard["main"].before == "Ann (42): ops, one\nAnn (42): home, two"
+    assert heard["ops"].before == "Ann (42): home, two"
+    assert heard["home"].before == ""
+
+
+def test_each_conversation_says_for_itself_whether_it_must_be_called(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.records[f"agent:home:telegram:group:{GROUP}"] = {"groupActivation": "always"}
+    assert set(desk.heard(group("so quiet here"))) == {"home"}
+
+
+def test_an_agents_copy_is_the_same_whoever_else_gets_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.heard(group("ops, look"))["ops"].copy_for == "ops"
+    both = desk.heard(group("hi", "m2", mentioned=True))
+    assert {name: one.copy_for for name, one in both.items()} == {
+        "main": "",
+        "ops": "ops",
+        "home": "home",
+    }
+
+
+def test_one_sign_is_given_and_a_file_is_fetched_once_for_all(tmp_path: Path) -> None:
+    desk, picture = Desk(tmp_path), Media("image", "image/png", ref="f")
+    asked = group("all of you", mentioned=True)
+    heard = desk.heard(replace(asked, media=(picture,)))
+    assert desk.signs == ["👀"] and desk.service.fetched == 1 and len(heard) == 3
+    assert all(one.media[0].path and len(one.images) == 1 for one in heard.values())
+
+
+def test_a_stranger_gets_one_code_however_many_would_answer(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    left = desk.admit(Inbound("m1", Address("telegram", "42"), "42", "hi"))
+    assert isinstance(left, Left) and len(left.parcels) == len(desk.packed) == 1
+
+
+def test_the_last_turn_of_a_program_is_answered_by_all_and_the_next_by_nobody(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    for turn in range(BOT_TURNS):
+        heard = desk.heard(group("hi", f"m{turn}", mentioned=True, is_bot=True))
+        assert len(heard) == 3, turn
+        desk.gate.answered(Address("telegram", GROUP))
+    assert desk.admit(group("hi", "more", mentioned=True, is_bot=True)) == Left()
