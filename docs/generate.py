@@ -123,8 +123,7 @@ def _channel_keys() -> str:
     )
     parts = ["## Channels", told, _table(("key", "value", "default"), every)]
     for name in known_channels():
-        rows = _settings_keys(load_channel(name).Settings, f"channels.{name}")
-        own = [row for row in rows if (row[0].replace(name, "<channel>", 1), *row[1:]) not in every]
+        own = list(_settings_keys(load_channel(name).Settings, f"channels.{name}"))
         parts += [f"### {label(name)}", _table(("key", "value", "default"), own)]
     return "\n\n".join(parts)
 

@@ -1,50 +1,161 @@
-"""Records a real chat at a terminal as a picture: `python docs/record.py docs/chat.svg`.
+"""Records real sessions at a terminal as pictures: `python docs/record.py docs/chat.svg`.
 
 The program runs at a pseudo-terminal in an empty home with the demo model; what it shows is
-drawn line by line. Nothing is written by hand.
+drawn line by line. Nothing is written by hand. The file's name says which session it is:
+
+    chat       a chat
+    channels   from nothing to a bot that answers: the service is our fake of Telegram
+               (homarus.testing.telegram_server), and what it shows stands behind a bar
+
+What is another each time (ports, the number of a process, a code) is the same in every picture.
 """
 
+import json
 import os
 import re
+import socket
+import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from homarus.config.paths import Paths
-from tests.e2e.program import Home, Terminal
+from tests.e2e.program import DEADLINE_S, PAINT, Home, Terminal
 
 COLUMNS, LINE_PX, CHAR_PX, MARGIN_PX = 92, 20, 8.4, 16
 FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14"'
 ASKED = ("Hello! What are you?", "/status", "/quit")
-PROMPT = re.compile(r"^> ")
+TOKEN = "700000001:AAfake-token_0123456789abcdefghijklm"  # noqa: S105 - the fake's own
+GREETING, QUESTION = "Hello!", "Tell me a joke about lobsters."
+BAR = "│ "
+PROMPT = re.compile(r"^(?:> |\$ )")
+CODE = re.compile(r"(?<=Your code: )\w+")
 
 
-def record() -> list[str]:
-    """What a person sees, one line after another."""
-    models = Paths.find(os.environ).models_cache
-    with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder), {"HOME": folder, "PATH": os.environ["PATH"], "NO_COLOR": "1"})
-        (Path(folder) / ".cache" / "homarus").mkdir(parents=True)
-        (Path(folder) / ".cache" / "homarus" / "models").symlink_to(models)
-        terminal = Terminal(home, "chat")
+def record_chat(home: Home) -> list[str]:
+    """A chat: what a person sees, one line after another."""
+    terminal = Terminal(home, "chat")
+    try:
         for line in ASKED:
             terminal.wait_for("> ")
             terminal.type(line)
         terminal.end()
+    finally:
         terminal.close()
-        shown = terminal.screen.replace(folder, "~")
-    lines = [line.rstrip() for line in shown.splitlines()]
-    return ["$ homarus chat", *(line for line in lines if line)]
+    return ["$ homarus chat", *_lines(terminal.screen)]
+
+
+def record_channels(home: Home) -> list[str]:
+    """A bot: it is added, a stranger gets a code, is let in and gets an answer."""
+    with served("homarus.testing.telegram_server") as url:
+        telegram = Telegram(url)
+        home.env["OPENCLAW_GATEWAY_PORT"] = port = str(_free_port())
+        add = ("channels", "add", "telegram", "--token", "-", "--set", f"apiRoot={url}")
+        shown = run(home, *add, typed=TOKEN)
+        gateway = Terminal(home, "gateway", "run")
+        try:
+            gateway.wait_for("process ")
+            gateway.wait_for("\n")
+            shown += ["$ homarus gateway run &", *_lines(gateway.screen)]
+            telegram.wait_until_asked()
+            shown += run(home, "channels", "status", "--probe")
+            shown += telegram.talk(GREETING)
+            code = CODE.search("\n".join(shown))
+            assert code, shown
+            shown += run(home, "pairing", "list")
+            shown += run(home, "pairing", "approve", "telegram", code[0])
+            shown += telegram.talk(QUESTION)
+            gateway.press_ctrl_c()
+            gateway.end()
+        finally:
+            gateway.close()
+    steady = {url: "http://127.0.0.1:8081", f":{port}": ":18789", code[0]: "7KQ2XM9P"}
+    for changing, same in steady.items():
+        shown = [line.replace(changing, same) for line in shown]
+    return [re.sub(r"\(process \d+\)", "(process 4711)", line) for line in shown]
+
+
+def run(home: Home, *args: str, typed: str = "") -> list[str]:
+    """A command and what it says; `typed` is the answer to what it asks."""
+    terminal = Terminal(home, *args)
+    try:
+        if typed:
+            terminal.wait_for(": ")
+            terminal.type(typed)
+        assert terminal.end() == 0, terminal.screen
+    finally:
+        terminal.close()
+    return [f"$ homarus {' '.join(args)}", *_lines(terminal.screen)]
+
+
+class Telegram:
+    """The fake, from the side of a person who writes to the bot."""
+
+    def __init__(self, url: str) -> None:
+        self._place = urlsplit(url).netloc
+
+    def wait_until_asked(self) -> None:
+        """Wait until the bot has come to ask for news."""
+        _wait_for(lambda: any(one["method"] == "deleteWebhook" for one in self._books()["calls"]))
+
+    def talk(self, text: str) -> list[str]:
+        """Write to the bot; what the chat shows then, with the bot's answer."""
+        before = len(self._books()["messages"])
+        self._ask("POST", "say", {"text": text})
+        _wait_for(lambda: len(self._books()["messages"]) >= before + 2)
+        shown = self._books()["messages"][before:]
+        said = (f"{one['from']['first_name']}: {one['text']}" for one in shown)
+        return [BAR + line for words in said for line in words.splitlines() if line]
+
+    def _books(self) -> Any:
+        return self._ask("GET", "books")
+
+    def _ask(self, method: str, what: str, data: object = None) -> Any:
+        connection = HTTPConnection(self._place, timeout=DEADLINE_S)
+        try:
+            connection.request(method, f"/control/{what}", json.dumps(data))
+            return json.load(connection.getresponse())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def served(module: str) -> Iterator[str]:
+    """A server of ours as a process of its own; its URL."""
+    command = [sys.executable, "-m", module]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def wrap(lines: list[str]) -> list[str]:
+    """The lines as they fit into the picture."""
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(
+            line, COLUMNS, subsequent_indent=BAR if line.startswith(BAR) else ""
+        )
+    ]
 
 
 def draw(lines: list[str]) -> str:
     """The lines as a terminal in SVG."""
-    wrapped = [part for line in lines for part in textwrap.wrap(line, COLUMNS) or [""]]
+    wrapped = wrap(lines)
     width = COLUMNS * CHAR_PX + 2 * MARGIN_PX
     height = len(wrapped) * LINE_PX + 2 * MARGIN_PX
     rows = [
@@ -63,12 +174,44 @@ def draw(lines: list[str]) -> str:
 
 
 def _colour(line: str) -> str:
-    return "#8ab4f8" if PROMPT.match(line) or line.startswith("$") else "#d7dae0"
+    if line.startswith(BAR):
+        return "#9ad0a8"
+    return "#8ab4f8" if PROMPT.match(line) else "#d7dae0"
 
 
 def _plain(line: str) -> str:
     return "".join(ch for ch in line if unicodedata.category(ch) != "Cc")
 
 
+def _lines(screen: str) -> list[str]:
+    return [line.rstrip() for line in PAINT.sub("", screen).splitlines() if line.strip()]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _wait_for(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+SESSIONS = {"chat": record_chat, "channels": record_channels}
+
+
+def main(file: Path) -> None:
+    models = Paths.find(os.environ).models_cache
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder), {"HOME": folder, "PATH": os.environ["PATH"], "NO_COLOR": "1"})
+        (Path(folder) / ".cache" / "homarus").mkdir(parents=True)
+        (Path(folder) / ".cache" / "homarus" / "models").symlink_to(models)
+        lines = [line.replace(folder, "~") for line in SESSIONS[file.stem](home)]
+    file.write_text(draw(lines), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(draw(record()), encoding="utf-8")
+    main(Path(sys.argv[1]))

@@ -66,6 +66,15 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert broken_links(page, page.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.parametrize("start", ["docs/index.md", "docs/channels/README.md"])
+def test_every_page_is_linked_from_where_one_looks_for_it(start: str) -> None:
+    index = ROOT / start
+    links = _LINK.findall(index.read_text(encoding="utf-8"))
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in links}
+    missing = {*index.parent.rglob("*.md")} - linked - {index}
+    assert not missing
+
+
 def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("# A head, here\n", encoding="utf-8")
     text = "[x](c.md) [y](b.md#a-head-here) [z](b.md#no) [w](https://example.com) [v](b.md)"

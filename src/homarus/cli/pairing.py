@@ -45,7 +45,9 @@ def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
         left = max(0, one.created_ms + TTL_MS - now_ms) // 60_000
         of = "" if one.account == "default" else f" to {one.account}"
         click.echo(f"{one.code}  {one.channel}{of}  {named}")
-        click.echo(f"          {age(now_ms - one.created_ms)} old, good for {left} min more")
+        asked = age(now_ms - one.created_ms)
+        since = "new" if asked == "now" else f"{asked} old"
+        click.echo(f"          {since}, good for {left} min more")
 
 
 @command.command()

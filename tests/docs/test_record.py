@@ -1,0 +1,57 @@
+"""The recorded sessions: what they show is what the program shows."""
+
+import os
+import re
+import shlex
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from docs import record
+from tests.docs.test_documents import unknown_command
+from tests.e2e.gateway import change
+from tests.e2e.program import Home
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PICTURES = sorted(record.SESSIONS)
+
+
+def rows_of(name: str) -> list[str]:
+    """The lines of a picture."""
+    drawn = (ROOT / "docs" / f"{name}.svg").read_text(encoding="utf-8")
+    return [unescape(row) for row in re.findall(r'xml:space="preserve">(.*)</text>', drawn)]
+
+
+def test_the_picture_of_a_bot_is_what_the_program_shows_now(tmp_path: Path) -> None:
+    home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "NO_COLOR": "1"})
+    with record.served("homarus.testing.model_server") as url:
+        home.use_model(url)
+        change(home, logging={"file": str(tmp_path / "log.jsonl")})
+        shown = record.wrap(record.record_channels(home))
+    drawn, asked = rows_of("channels"), f"{record.BAR}Ada: {record.QUESTION}"
+    answer = shown.index(asked) + 1  # which is the model's affair
+    assert drawn[:answer] == shown[:answer], "record it anew: python docs/record.py"
+    assert shown[answer:] == [f"{record.BAR}Lobster: Hello from the mock model."]
+    assert drawn[answer].startswith(f"{record.BAR}Lobster: ")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_command_in_a_picture_exists(name: str) -> None:
+    typed = [row.removeprefix("$ ").removesuffix(" &") for row in rows_of(name) if row[:2] == "$ "]
+    assert typed
+    for line in typed:
+        assert line.startswith("homarus ") and not unknown_command(shlex.split(line)), line
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_readme_shows_a_picture_and_how_it_was_made(name: str) -> None:
+    assert f"](docs/{name}.svg)" in README
+    assert f"python docs/record.py docs/{name}.svg" in " ".join(README.split())
+
+
+def test_what_a_program_shows_is_drawn_as_words() -> None:
+    drawn = record.draw([record.BAR + "\x1b" + '<b>&" ' * 20])
+    assert "<b>" not in drawn and "\x1b" not in drawn and "&lt;b&gt;&amp;&quot;" in drawn
+    assert len(re.findall(f">{record.BAR}", drawn)) == 2  # it goes on in the next line
