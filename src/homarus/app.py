@@ -107,7 +107,7 @@ class App:
             pack=delivery.pack,
             posted=delivery.nudge,
             hear=commands.hear,
-            pause_ms=lambda row: pause_ms(self.loaded.config.messages.inbound, row.channel),
+            pause_ms=lambda row: pause_ms(self.loaded.config.messages.inbound, row),
         )
         self.accept, self.put = self._reception.accept, self._reception.put
         self.waiting, self.nudge = self._reception.waiting, delivery.nudge

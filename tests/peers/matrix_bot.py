@@ -71,7 +71,7 @@ class Bot:
         given = {"homeserver": self.server.url, "accessToken": self.token, **settings}
         known = {key: value for key, value in given.items() if value is not None}
         place = Place("matrix", "default", SystemClock(), state=state)
-        return create(place, Settings.model_validate(known))
+        return create(place, Settings.read(known))
 
 
 def new_bot(server: Synapse, display: str = "Homarus") -> Bot:

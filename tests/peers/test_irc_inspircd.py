@@ -76,7 +76,7 @@ def test_a_server_of_the_newer_kind_gives_times_and_ids_and_a_bare_nick_is_nobod
         given = {"host": "127.0.0.1", "port": port, "tls": False, "nick": "homarus"}
         given |= {"channels": ["#den"], "allowFrom": ["Ann[x]"], "dmPolicy": "allowlist"}
         place = Place("irc", "default", SystemClock())
-        account, desk = IrcChannel(place, Settings.model_validate(given)), Desk()
+        account, desk = IrcChannel(place, Settings.read(given)), Desk()
         before_ms = SystemClock().now_ms()
         async with asyncio.timeout(120), asyncio.TaskGroup() as group:
             task = group.create_task(account.run(desk))

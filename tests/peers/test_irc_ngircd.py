@@ -40,7 +40,7 @@ def alice(server: Ircd) -> Iterator[Person]:
 def channel(server: Ircd, *, pace: Pace | None = None, **more: Any) -> IrcChannel:
     given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "homarus", **more}
     place = Place("irc", "default", SystemClock())
-    return IrcChannel(place, Settings.model_validate(given), pace)
+    return IrcChannel(place, Settings.read(given), pace)
 
 
 @asynccontextmanager

@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from homarus.agent.bindings import bind, read_bindings, read_match
 from homarus.config.paths import Paths, expand
 from homarus.core.errors import UserError
 from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
-from homarus.sessions.routing import describe
 
 MAX_NAME = 100
 
@@ -65,7 +63,11 @@ def add_agent(tree: Mapping[str, Json], new: Newcomer) -> dict[str, Json]:
         entry["agentDir"] = new.agent_dir
     entries = _entries(tree) or [{"id": DEFAULT_AGENT}]
     changed = _with_entries(tree, [*entries, entry])
-    return bind(changed, new.id, [read_match(text) for text in new.bind]) if new.bind else changed
+    if not new.bind:
+        return changed
+    from homarus.agent.bindings import bind, read_match
+
+    return bind(changed, new.id, [read_match(text) for text in new.bind])
 
 
 def change_agent(
@@ -119,6 +121,9 @@ def discard(paths: Paths, agent: str, at_ms: int, *folders: Path) -> Path | None
 
 def bindings_of(tree: Mapping[str, Json], agent: str) -> list[str]:
     """What is bound to an agent, in words: `telegram`, `slack (work)`."""
+    from homarus.agent.bindings import read_bindings
+    from homarus.sessions.routing import describe
+
     return [describe(bound.match) for bound in read_bindings(tree) if bound.agent == agent]
 
 

@@ -12,8 +12,9 @@ from homarus.agent.context.compact import Compaction
 from homarus.agent.context.conversation import Conversation, Views
 from homarus.agent.context.render import turn_limit
 from homarus.agent.letters import Pack, Show, Telling
-from homarus.agent.prompt.chat import chat_of, last_chat
+from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, last_chat
 from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
 from homarus.agent.reply.excuse import excuse
@@ -43,7 +44,6 @@ from homarus.core.faults import fault
 from homarus.core.keys import agent_of
 from homarus.core.lanes import Lanes
 from homarus.core.message import (
-    Address,
     Inbound,
     Message,
     Stopped,
@@ -112,6 +112,7 @@ class _Live:
     show: Show | None = None
     where: Where = Where()
     session: Session | None = None  # once it is loaded
+    chat: Chat = NO_CHAT
 
     def tell(self, fact: Fact) -> None:
         if isinstance(fact, AttemptFailed):
@@ -293,8 +294,11 @@ class Runner:
         live.tell(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, self._spend, model, live.run_id)
         provider = Tallied(provider, model.ref, books.note_call)
-        here = inbound.address
-        talk = await self._talk(session, agent, provider, model, thinking, here=here)
+        live.chat = self._chat(session, [row.inbound for row in rows if row.inbound])
+        tools = live.chat.tools(self._tools(agent.id))
+        talk = await self._talk(
+            session, agent, provider, model, thinking, chat=live.chat, tools=tools
+        )
         cut_off = await self._go_on(session, books, rows, live)
         if cut_off is None:
             cut_off = frozenset()
@@ -303,12 +307,13 @@ class Runner:
         scene = Scene(
             talk=talk,
             provider=provider,
-            tools=self._tools(agent.id),
+            tools=tools,
+            rules=lambda: live.chat.rules,
             books=books,
             cut_off=cut_off,
             repeats=Repeats(agent.loops),
             ask=self._ask(inbound),
-            steering=lambda: self._steered(live.key, books),
+            steering=lambda: self._steered(session, live, books),
             tell=live.tell,
             sign=live.sign,
             now_ms=self._clock.now_ms,
@@ -406,13 +411,27 @@ class Runner:
         at_ms = inbound.at_ms or self._clock.now_ms()
         return user(self._words(key, inbound), *inbound.images, at_ms=at_ms)
 
-    def _steered(self, key: str, books: Books) -> list[Message]:
-        """What a person said meanwhile; this run answers for it from now on."""
-        return [
-            books.take(row, self._question(key, row.inbound))
-            for row in self._steering(key)
-            if row.inbound
-        ]
+    def _steered(self, session: Session, live: _Live, books: Books) -> list[Message]:
+        """What a person said meanwhile; this run answers for it from now on.
+
+        It does for nobody what it may not do for one of them.
+        """
+        messages = list[Message]()
+        for row in self._steering(live.key):
+            if row.inbound:
+                rules = (*live.chat.rules, *self._chat(session, [row.inbound]).rules)
+                live.chat = replace(live.chat, rules=tuple(dict.fromkeys(rules)))
+                messages.append(books.take(row, self._question(live.key, row.inbound)))
+        return messages
+
+    def _chat(self, session: Session, asked: Sequence[Inbound] = ()) -> Chat:
+        """What the config says of the chat these came from, else where the session was last."""
+        config, group = self._config(), kind_of(session.key) == "group"
+        if not asked or asked[0].address.channel not in config.channels:
+            return chat_of(config, last_chat(session.record.data), group=group)
+        group = group or any(one.occasion.kind != "direct" for one in asked)
+        senders, parent = [one.sender for one in asked], asked[0].occasion.parent
+        return chat_of(config, asked[0].address, senders, group=group, parent=parent)
 
     async def _talk(
         self,
@@ -422,17 +441,14 @@ class Runner:
         model: Model,
         thinking: ThinkLevel,
         *,
-        here: Address | None = None,
+        chat: Chat,
+        tools: Registry,
     ) -> Conversation:
         """A session's conversation with a model, with the prompt it has now."""
-        tools, entry = self._tools(agent.id).specs(), session.record.data
         files = await self.composer.hooked_files(agent, session.key, self._hooks)
-        channels = self._config().channels
-        if here is None or here.channel not in channels:
-            here = last_chat(entry)
         prompt = self.composer.compose(
-            agent, session.key, model, tools,
-            files=files, entry=entry, chat=chat_of(channels, here),
+            agent, session.key, model, tools.specs(),
+            files=files, entry=session.record.data, chat=chat,
         )  # fmt: skip
         return Conversation(
             session,
@@ -444,7 +460,7 @@ class Runner:
             thinking=thinking,
             views=self._views,
             now_ms=self._clock.now_ms,
-            max_turns=turn_limit(channels, session.key),
+            max_turns=turn_limit(self._config().channels, session.key),
         )
 
     async def compact(self, key: str, instructions: str = "") -> Compaction:
@@ -456,7 +472,9 @@ class Runner:
             run, calls = f"compact:{key}", list[Call]()
             provider = metered(provider, self._spend, model, run)
             provider = Tallied(provider, model.ref, calls.append)
-            talk = await self._talk(session, agent, provider, model, "off")
+            chat = self._chat(session)
+            tools = chat.tools(self._tools(agent.id))
+            talk = await self._talk(session, agent, provider, model, "off", chat=chat, tools=tools)
 
             def also(unit: Unit, _entries: Sequence[Entry]) -> None:
                 at_ms = self._clock.now_ms()

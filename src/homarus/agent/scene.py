@@ -21,7 +21,7 @@ from homarus.core.message import Inbound, Message, Origin, Text, ToolCall, ToolR
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal, Where
-from homarus.policy.decide import Verdict, decide
+from homarus.policy.decide import Rules, Verdict, decide
 from homarus.providers.base import Provider, Request
 from homarus.sessions.session import Also
 from homarus.sessions.transcript import interrupted
@@ -36,12 +36,14 @@ log = logging.getLogger(__name__)
 class Scene:
     """What a run has found out before its loop begins.
 
-    `cut_off` names calls of a run before this one, whose outcome is not known.
+    `cut_off` names calls of a run before this one, whose outcome is not known. `rules` are those
+    of the chat, which may grow: somebody else there may begin to speak.
     """
 
     talk: Conversation
     provider: Provider
     tools: Registry
+    rules: Callable[[], tuple[Rules, ...]]
     books: Books
     cut_off: frozenset[str]
     repeats: Repeats
@@ -120,7 +122,7 @@ class Scene:
                 await self.books.start_call(asked.id)
 
         async def judge(call: ToolCall) -> Verdict:
-            return decide(call.name, *agent.rules)
+            return decide(call.name, *agent.rules, *self.rules())
 
         agent, session = self.talk.agent, self.talk.session
         ctx = ToolContext(

@@ -5,9 +5,9 @@ that must not be got wrong twice is core's: acceptance into the journal, splitti
 and receipts (intake.py, deliver.py).
 
 A channel is a module of this package, named as its section of the config, with two names:
-`Settings`, what the section says of one account (it extends config/channels.AccountSettings and
-forbids keys it does not know), and `create(place, settings)`, which makes a Channel and connects
-to nothing. A library that is not installed is MissingExtra, raised there.
+`Settings`, what the section says of one account (it extends config/channels.ChannelSettings), and
+`create(place, settings)`, which makes a Channel and connects to nothing. A library that is not
+installed is MissingExtra, raised there.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

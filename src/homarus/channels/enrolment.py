@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from homarus.channels.roster import Kind
-from homarus.config.channels import DEFAULTS, AccountSettings, merged
+from homarus.config.channels import DEFAULTS, merged
 from homarus.config.document import KeyPath, Value
 from homarus.config.edit import set_path, show_path, unset_path
 from homarus.core.errors import ConfigError, UnknownName, UserError
@@ -77,21 +77,16 @@ def delete_account(tree: Mapping[str, Any], channel: str, account: str | None) -
 def check_account(kind: Kind, channels: Mapping[str, Any], channel: str, account: str) -> Any:
     """An account's settings as its channel reads them; ConfigError names what is wrong."""
     try:
-        return kind.Settings.model_validate(merged(channels, channel, account))
+        return kind.Settings.read(merged(channels, channel, account))
     except ValidationError as exc:
         error = exc.errors(include_url=False, include_input=False)[0]
         key = show_path(("channels", channel, *error["loc"]))
         fix = ""
         if error["type"] == "extra_forbidden":
-            close = nearest(str(error["loc"][-1]), keys_of(kind.Settings))
+            close = nearest(str(error["loc"][-1]), kind.Settings.keys())
             fix = f"did you mean {' or '.join(close)}?" if close else ""
             raise ConfigError(f"{channel} has no such setting", key=key, fix=fix) from None
         raise ConfigError(error["msg"], key=key) from None
-
-
-def keys_of(settings: type[AccountSettings]) -> tuple[str, ...]:
-    """The settings of an account, as the config writes them."""
-    return tuple(info.alias or name for name, info in settings.model_fields.items())
 
 
 def has_open_references(value: Value) -> bool:

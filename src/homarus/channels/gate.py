@@ -27,7 +27,6 @@ from homarus.channels.mentions import (
 from homarus.channels.pairing import TTL_MS, Pairings, Request
 from homarus.channels.rooms import (
     Case,
-    Room,
     group_rolls,
     history_limit,
     is_direct,
@@ -45,6 +44,7 @@ from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.policy import access
 from homarus.policy.access import Mention, Roll
+from homarus.policy.room import Room
 from homarus.sessions.commands import has_control_command
 from homarus.sessions.envelope import channel_title
 from homarus.sessions.routing import Route
@@ -102,6 +102,7 @@ class Gate:
         self._history, self._mentions, self._loops = History(), Mentions(), Loops(clock)
         self._known: tuple[Config | None, dict[tuple[str, str], AccountSettings]] = (None, {})
         self._told: OrderedDict[str, str] = OrderedDict()  # challenges, and the messages they met
+        self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # of late, and heard
         self._warned: set[str] = set()
 
     def judge(self, inbound: Inbound, route: Route) -> Verdict:
@@ -194,11 +195,12 @@ class Gate:
         )
         # Words that turn to somebody else by the service's own means are not for us by our name.
         called = not occasion.elsewhere and is_called(inbound.text, patterns)
+        more = _album(case) in self._albums  # of what was heard: its words are with the first
         mention = Mention(
             required=self._requires_mention(case, room),
             detectable=occasion.detects or bool(patterns),
             mentioned=occasion.mentioned or called,
-            implied=occasion.answers_us,
+            implied=occasion.answers_us or more,
             elsewhere=occasion.elsewhere,
         )
         text = _command_in(inbound, patterns) if mention.mentioned else inbound.text
@@ -212,8 +214,12 @@ class Gate:
             if not occasion.is_bot:
                 self._loops.person_spoke(inbound.address)
             return PassedOver("it does not speak to us")
+        if occasion.album:
+            self._albums[_album(case)] = None
+            while len(self._albums) > _MAX_TOLD:
+                self._albums.popitem(last=False)
         heard = replace(inbound, text=text, authority=authority)
-        return Admitted(heard, self._ack(case, mention if not ordered else None))
+        return Admitted(heard, "" if more else self._ack(case, mention if not ordered else None))
 
     def _requires_mention(self, case: Case, room: Room) -> bool:
         match self._entry(case.route.key).get("groupActivation"):
@@ -321,6 +327,13 @@ def challenge_text(request: Request) -> str:
         f"`homarus pairing approve {request.channel} {request.code}{account}`\n\n"
         f"The code is good for {TTL_MS // 60_000} minutes."
     )
+
+
+def _album(case: Case) -> tuple[str, ...]:
+    """Several messages that were sent as one, as one agent hears them from one person."""
+    where, inbound = case.inbound.address, case.inbound
+    place = (where.channel, where.account, where.chat, where.thread or "")
+    return *place, inbound.sender, inbound.occasion.album, case.route.agent
 
 
 def _command_in(inbound: Inbound, patterns: tuple[Search, ...]) -> str:

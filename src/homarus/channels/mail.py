@@ -9,14 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from homarus.channels.base import Channel, Deletes, Edits, Reacts
 from homarus.channels.deliver import Delivery
 from homarus.channels.packing import pack, render
-from homarus.channels.pairing import Pairings
-from homarus.channels.targets import read_target
-from homarus.config.channels import EVERYONE, AccountSettings, common
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ToolDenied, ToolError, ToolTimeout
@@ -24,11 +21,12 @@ from homarus.core.message import Address, Extras, Media, Outbound
 from homarus.core.text import one_line
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal
-from homarus.policy.access import person_id
 from homarus.store.base import Store
 from homarus.store.journal import Parcel
-from homarus.tools.attachment import Attachments
 from homarus.tools.tool import Posted
+
+if TYPE_CHECKING:
+    from homarus.config.channels import AccountSettings
 
 RECEIPT_S: Final = 10.0  # how long a tool waits to hear that its message arrived
 ASK_S: Final = 30.0  # how long a service may take
@@ -39,7 +37,7 @@ _ROOMS: Final = frozenset({"irc", "slack", "discord", "mattermost", "twitch"})  
 
 
 class Mailbox:
-    """Mail (tools/tool.py) over the channels at work."""
+    """Mail (tools/tool.py) over the channels at work; what it needs is loaded by who writes."""
 
     def __init__(
         self,
@@ -52,8 +50,7 @@ class Mailbox:
         state: Path,
     ) -> None:
         self._delivery, self._store, self._clock = delivery, store, clock
-        self._config, self._hooks = config, hooks
-        self._pairings, self.attach = Pairings(state, clock), Attachments(state / "media")
+        self._config, self._hooks, self._state = config, hooks, state
 
     def accounts(self) -> tuple[tuple[str, str], ...]:
         return tuple(line.key for line in self._delivery.lines)
@@ -71,7 +68,15 @@ class Mailbox:
             target, self.accounts(), channel=channel, account=account, thread=thread, here=here
         )
 
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        from homarus.tools.attachment import Attachments
+
+        return await Attachments(self._state / "media")(names, workspace)
+
     async def knows(self, agent: str, to: Address) -> bool:
+        from homarus.channels.pairing import Pairings
+        from homarus.policy.access import EVERYONE, person_id
+
         where = {"lastChannel": to.channel, "lastTo": to.chat}
         if await self._store.sessions(agent=agent, where=where, limit=1):
             return True
@@ -79,7 +84,7 @@ class Mailbox:
         if to.chat != EVERYONE and to.chat in settings.groups:
             return True
         allowed = (*settings.allow_from, *settings.group_allow_from)
-        paired = self._pairings.allowed(to.channel, to.account)
+        paired = Pairings(self._state, self._clock).allowed(to.channel, to.account)
         people = {person_id(to.channel, one) for one in (*allowed, *paired)}
         return person_id(to.channel, to.chat) in people - {"", EVERYONE}
 
@@ -123,7 +128,7 @@ class Mailbox:
         async with _asking(to):
             await channel.delete(to, message_id)
 
-    def _open(self, to: Address, action: str) -> tuple[Channel, AccountSettings]:
+    def _open(self, to: Address, action: str) -> tuple[Channel, "AccountSettings"]:
         """The account a chat is reached by, if its settings allow this."""
         found = (line.channel for line in self._delivery.lines)
         at = (to.channel, to.account)
@@ -135,7 +140,9 @@ class Mailbox:
             raise ToolDenied(f"channels.{to.channel}.actions.{action} is off")
         return channel, settings
 
-    def _settings(self, to: Address) -> AccountSettings:
+    def _settings(self, to: Address) -> "AccountSettings":
+        from homarus.config.channels import common
+
         return common(self._config(), to.channel, to.account)
 
     async def _receipt(self, ids: Sequence[str]) -> Posted:
@@ -159,6 +166,8 @@ def find_address(
     here: Address | None = None,
 ) -> Address:
     """The chat that is meant: what is not named is as here. Pure."""
+    from homarus.channels.targets import read_target
+
     known = {name for name, _ in accounts}
     if here and here.channel not in known:
         here = None

@@ -4,15 +4,16 @@ Pure. What stands nearest wins: a topic's setting over its group's, a group's ow
 and those over the account's.
 """
 
-from typing import Final, Literal
+from typing import Final
 
-from homarus.config.channels import AccountSettings, GroupSettings, TopicSettings
+from homarus.config.channels import AccountSettings
 from homarus.config.resolve import entry_of
 from homarus.config.schema import Config
 from homarus.core.message import Inbound
 from homarus.core.value import dataclass
 from homarus.policy import access
 from homarus.policy.access import Roll
+from homarus.policy.room import Room, find_room
 from homarus.sessions.routing import Route
 
 HISTORY_LIMIT: Final = 50
@@ -44,26 +45,6 @@ class Case:
         return access.is_named(self.channel, self.inbound.sender, entries)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What the config says of one group."""
-
-    group: GroupSettings | None  # by its id
-    usual: GroupSettings | None  # by `*`
-    topic: TopicSettings | None
-
-    @property
-    def named(self) -> Literal["", "by-id", "by-star"]:
-        if self.group:
-            return "by-id"
-        return "by-star" if self.usual else ""
-
-    @property
-    def layers(self) -> tuple[TopicSettings, ...]:
-        """What holds, the most specific first."""
-        return tuple(one for one in (self.topic, self.group or self.usual) if one)
-
-
 def is_direct(inbound: Inbound) -> bool:
     """Whether only we and the sender are there; in doubt, others are."""
     begins = _IN_GROUPS.get(inbound.address.channel, ())
@@ -71,23 +52,9 @@ def is_direct(inbound: Inbound) -> bool:
 
 
 def room_of(case: Case) -> Room:
-    """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
-    groups, inbound = case.settings.groups, case.inbound
-    wanted = {
-        _group_id(case.channel, each): None
-        for each in (inbound.address.chat, inbound.occasion.parent)
-        if each
-    }
-    by_id = {_group_id(case.channel, name): one for name, one in groups.items()}
-    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
-    usual, thread = groups.get("*"), inbound.address.thread
-    topics = [one.topics for one in (group, usual) if one]
-    topic = next((each[thread] for each in topics if thread and thread in each), None)
-    return Room(group, usual, topic)
-
-
-def _group_id(channel: str, name: str) -> str:
-    return access.person_id(channel, name) or name.strip()
+    """What the config says of the group a message comes from."""
+    inbound = case.inbound
+    return find_room(case.settings, inbound.address, inbound.occasion.parent)
 
 
 def people_of(case: Case, room: Room, *, is_open: bool) -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from homarus.core.text import nearest
 
 if TYPE_CHECKING:
     from homarus.channels.base import Channel, Place
-    from homarus.config.channels import AccountSettings
+    from homarus.config.channels import ChannelSettings
 
 GROUP: Final = "homarus.channels"
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -26,7 +26,7 @@ _PARTS: Final = ("Settings", "create")
 class Kind(Protocol):
     """A channel's module. It may have a `LABEL`: its name as people write it."""
 
-    Settings: "type[AccountSettings]"
+    Settings: "type[ChannelSettings]"
 
     def create(self, place: "Place", settings: Any) -> "Channel":
         """An account of it, connected to nothing; MissingExtra when a library is missing."""

@@ -93,10 +93,9 @@ def _values(
     channel: str, kind: "Kind", options: Mapping[str, Any], said: Sequence[str]
 ) -> dict[KeyPath, Json]:
     """The settings that the options say, by their keys."""
-    from homarus.channels.enrolment import keys_of
-    from homarus.config.channels import AccountSettings
+    from homarus.config.channels import keys_of
 
-    known = keys_of(kind.Settings)
+    known = kind.Settings.keys()
     found: dict[KeyPath, Json] = {}
     for option, keys in _OPTIONS.items():
         value = options.get(option)
@@ -105,8 +104,8 @@ def _values(
         key = next((key for key in keys if key in known), "")
         if not key:
             flag = f"--{option.replace('_', '-')}"
-            own = [key for key in known if key not in keys_of(AccountSettings)]
-            raise UserError(f"{channel} has no {flag}", fix=f"it has {', '.join(own)}")
+            own = ", ".join(keys_of(kind.Settings))
+            raise UserError(f"{channel} has no {flag}", fix=f"it has {own}")
         found[key,] = _secret(option) if value == "-" and option in _SECRETS else value
     for text in said:
         key, equals, value = text.partition("=")

@@ -1,14 +1,15 @@
 """The `channels` of `openclaw.json`: what every channel has in common, as typed values.
 
 Each account of a channel has the channel's settings, with its own on top. What one channel has
-alone is in its module (`channels/<name>.py`), as a class that extends `AccountSettings`. Read when
+alone is in its module (`channels/<name>`), as a class that extends `ChannelSettings`. Read when
 there are channels: who has none pays nothing.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from homarus.config.keys import Problem
 from homarus.config.schema import BlockCoalesce, Config, Count, Ids, Section, Texts, Wait
@@ -18,9 +19,10 @@ from homarus.core.text import nearest
 
 DEFAULTS: Final = "defaults"  # beside the channels stands what goes for all of them
 EVERYONE: Final = "*"
+_MAX_KEPT: Final = 256  # accounts
 _OLDER: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
 
-S = TypeVar("S", bound="AccountSettings")
+S = TypeVar("S", bound="ChannelSettings")
 
 
 class GroupTools(Section):
@@ -119,6 +121,37 @@ class AccountSettings(Section):
         return _modern(tree) if isinstance(tree, Mapping) else tree
 
 
+class ChannelSettings(Section):
+    """What one channel has alone of an account's settings; what all have is `common`.
+
+    Two models, because one is slow to build: that of what all have is built once for all.
+    """
+
+    _common: AccountSettings = PrivateAttr(default_factory=AccountSettings)
+
+    @property
+    def common(self) -> AccountSettings:
+        return self._common
+
+    @classmethod
+    def read(cls, tree: Mapping[str, Any]) -> Self:
+        """A section as one account has it; ValidationError when something in it is wrong."""
+        common = AccountSettings.model_validate(tree)
+        settings = cls.model_validate(common.model_extra)
+        settings._common = common  # noqa: SLF001 - of this very class
+        return settings
+
+    @classmethod
+    def keys(cls) -> tuple[str, ...]:
+        """What the section may say, as the config writes it."""
+        return (*keys_of(AccountSettings), *keys_of(cls))
+
+
+def keys_of(section: type[BaseModel]) -> tuple[str, ...]:
+    """The keys of a section, as the config writes them."""
+    return tuple(field.alias or name for name, field in section.model_fields.items())
+
+
 def _modern(tree: Mapping[str, Any]) -> dict[str, Any]:
     new = dict(tree)
     dm, rooms = new.pop("dm", None), new.pop("rooms", None)
@@ -157,23 +190,44 @@ def account_names(config: Config, channel: str) -> tuple[str, ...]:
 
 def account_settings(config: Config, channel: str, account: str, kind: type[S]) -> S:
     """The settings of one account; ConfigError names the key that is wrong."""
-    tree = merged(config.channels, channel, account)
     try:
-        return kind.model_validate(tree)
+        return kind.read(merged(config.channels, channel, account))
     except ValidationError as exc:
-        error = exc.errors(include_url=False)[0]
-        where = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
-        if error["type"] == "extra_forbidden":
-            keys = (field.alias or name for name, field in kind.model_fields.items())
-            close = nearest(str(error["loc"][-1]), keys)
-            hint = f"did you mean {' or '.join(close)}?" if close else ""
-            raise ConfigError(f"{where}: there is no such setting", fix=hint) from exc
-        raise ConfigError(f"{where}: {error['msg'].removeprefix('Value error, ')}") from exc
+        raise _refused(exc, channel, kind.keys()) from exc
 
 
-def common(config: Config, channel: str, account: str) -> AccountSettings:
-    """What is set for an account that every channel knows; the defaults for one nobody named."""
-    return account_settings(config, channel, account, AccountSettings)
+class _Reading:
+    """Reads the accounts of a config, each once: they are asked for at every message."""
+
+    _last: tuple[Config | None, Callable[[str, str], AccountSettings] | None] = (None, None)
+
+    def __call__(self, config: Config, channel: str, account: str) -> AccountSettings:
+        """What is set for an account that every channel has; the defaults for one nobody named."""
+        of, read = self._last
+        if read is None or of is not config:
+            read = lru_cache(_MAX_KEPT)(partial(_read, config))
+            self._last = (config, read)
+        return read(channel, account)
+
+
+def _read(config: Config, channel: str, account: str) -> AccountSettings:
+    try:
+        return AccountSettings.model_validate(merged(config.channels, channel, account))
+    except ValidationError as exc:
+        raise _refused(exc, channel, ()) from exc
+
+
+common: Final = _Reading()
+
+
+def _refused(exc: ValidationError, channel: str, keys: Iterable[str]) -> ConfigError:
+    error = exc.errors(include_url=False)[0]
+    where = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
+    if error["type"] == "extra_forbidden":
+        close = nearest(str(error["loc"][-1]), keys)
+        hint = f"did you mean {' or '.join(close)}?" if close else ""
+        return ConfigError(f"{where}: there is no such setting", fix=hint)
+    return ConfigError(f"{where}: {error['msg'].removeprefix('Value error, ')}")
 
 
 def merged(channels: Mapping[str, Any], channel: str, account: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ not built yet. It is read at the first question: who asks nothing pays nothing.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
@@ -57,6 +57,7 @@ _ADDED = (
     "channels.irc.allowBots: boolean",
     "channels.irc.accounts.<key>.allowBots: boolean",
 )
+_NAME = re.compile(r"\[\]|[^.:\[]+")
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
 _ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')
 _WORDS = {
@@ -73,40 +74,38 @@ _WORDS = {
 class Known:
     """One key: where it stands, the types it may have, and what may stand under it.
 
-    What stands under it is read when somebody looks: the list is long, and most is never asked for.
+    `below` is its part of the list, without its own path. What stands under it is read when
+    somebody asks for it: the list is long, and most is never asked for.
     """
 
-    __slots__ = ("_below", "_children", "path", "types")
+    __slots__ = ("_below", "_found", "path", "types")
 
-    def __init__(self, path: str, types: Sequence[str] = ()) -> None:
-        self.path, self.types = path, list(types)
-        self._below: list[tuple[str, str]] = []  # the rest of a path, and its type
-        self._children: dict[str, Known] | None = None
+    def __init__(self, path: str, types: Sequence[str], below: Iterable[str]) -> None:
+        self.path, self.types, self._below = path, types, below
+        self._found: dict[str, Known] = {}
 
     @property
     def children(self) -> dict[str, "Known"]:
-        if self._children is None:
-            self._children = {}
-            for rest, kind in self._below:
-                step, _, more = rest.partition(".")
-                below = self._children.get(step)
-                if below is None:
-                    below = self._children[step] = Known(join(self.path, step))
-                below.add(more, kind)
-            self._below = []
-        return self._children
-
-    def add(self, rest: str, kind: str) -> None:
-        """One line of the list; without a rest, it is about this key."""
-        if rest:
-            self._below.append((rest, kind))
-        else:
-            self.types.append(kind)
+        names = dict.fromkeys(found[0] for line in self._below if (found := _NAME.match(line)))
+        return {name: below for name in names if (below := self._named(name))}
 
     def child(self, step: Step) -> "Known | None":
         if isinstance(step, int):
-            return self.children.get(ENTRY)
-        return self.children.get(step) or self.children.get(ANY_KEY)
+            return self._named(ENTRY)
+        return self._named(step) or self._named(ANY_KEY)
+
+    def _named(self, name: str) -> "Known | None":
+        found = self._found.get(name)
+        if found is None and _NAME.fullmatch(name) and (found := self._read(name)):
+            self._found[name] = found
+        return found
+
+    def _read(self, name: str) -> "Known | None":
+        """What the list says of a key: its types, and what is below it."""
+        rests = [line[len(name) :] for line in self._below if line.startswith(name)]
+        types = [rest[2:].rstrip() for rest in rests if rest.startswith(": ")]
+        below = [rest.removeprefix(".") for rest in rests if rest.startswith((".", "["))]
+        return Known(join(self.path, name), types, below) if types or below else None
 
     @property
     def is_open(self) -> bool:
@@ -123,15 +122,19 @@ class Problem:
     fix: str = ""
 
 
+class _Lines:
+    """The lines of the list: read anew each time, for few are ever kept."""
+
+    def __iter__(self) -> Iterator[str]:
+        with (files("homarus.config") / "original_keys.txt").open(encoding="utf-8") as lines:
+            yield from lines
+        yield from _ADDED
+
+
 @lru_cache(1)
 def known_keys() -> Known:
     """The root of all keys."""
-    root = Known("", ["object strict"])
-    text = (files("homarus.config") / "original_keys.txt").read_text(encoding="utf-8")
-    for line in (*text.splitlines(), *_ADDED):
-        path, _, kind = line.partition(": ")
-        root.add(path.replace(ENTRY, f".{ENTRY}"), kind)
-    return root
+    return Known("", ["object strict"], _Lines())
 
 
 def join(path: str, step: Step) -> str:
@@ -192,12 +195,9 @@ def describe(value: Value) -> str:
 
 def _elsewhere(key: str) -> tuple[str, ...]:
     """Keys of that very name in other places, the shallowest first."""
-    found: list[str] = []
-    level = list(known_keys().children.items())
-    while level and len(found) < 2:
-        found += [node.path for name, node in level if name == key]
-        level = [pair for _, node in level for pair in node.children.items()]
-    return tuple(found[:2])
+    paths = dict.fromkeys(line.partition(":")[0] for line in _Lines() if f".{key}:" in f".{line}")
+    named = [path for path in paths if path.rpartition(".")[2] == key]
+    return tuple(sorted(named, key=lambda path: path.count(".") + path.count(ENTRY))[:2])
 
 
 def _fits(value: Value, kind: str) -> bool:

@@ -200,7 +200,8 @@ class Occasion:
     `mentioned`: it speaks to us by name; `elsewhere`: to others; `detects` is False where the
     service cannot tell. `reply_to` is the message it answers, which said `quoted` and was ours
     if `answers_us`. `forwarded` names whose words these are, `parent` the chat a thread hangs
-    under. `guild`, `team` and `roles` are what some services sort people by.
+    under, `album` the several messages it is one of. `guild`, `team` and `roles` are what some
+    services sort people by.
     """
 
     kind: ChatKind = "direct"
@@ -217,6 +218,7 @@ class Occasion:
     quoted: str = ""
     forwarded: str = ""
     parent: str = ""
+    album: str = ""
     guild: str = ""
     team: str = ""
     roles: tuple[str, ...] = ()

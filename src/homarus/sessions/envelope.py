@@ -61,8 +61,8 @@ _OURS = (
     rf"|media (?:attached|missing)|message_id:|(?:{'|'.join(_CHANNELS)})\b"
     r"|[^\[\]\n]{0,100}?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})|System:)"
 )
-_OPEN = re.compile(rf"({_LINE})(\\*{_OURS})", re.IGNORECASE)
-_SHUT = re.compile(rf"({_LINE})\\(\\*{_OURS})", re.IGNORECASE)
+# Slow to compile, and needed by who has channels: so `re` does it at the first text.
+_OPEN, _SHUT = rf"({_LINE})(\\*{_OURS})", rf"({_LINE})\\(\\*{_OURS})"
 _ENCLOSED = re.compile(r"\n\[(?:media (?:attached|missing):|Replying to) ")
 
 
@@ -119,7 +119,7 @@ def speaker(inbound: Inbound) -> str:
 
 def guard(text: str) -> str:
     """The text; a line in it that looks like one of ours has a mark before it."""
-    return _OPEN.sub(r"\1\\\2", text)
+    return re.sub(_OPEN, r"\1\\\2", text, flags=re.IGNORECASE)
 
 
 def indent(text: str) -> str:
@@ -255,4 +255,5 @@ def strip(text: str) -> str:
 def _bare(text: str) -> str:
     """A service's message without what came with it."""
     enclosed = _ENCLOSED.search(text)
-    return _SHUT.sub(r"\1\2", text[: enclosed.start()] if enclosed else text)
+    words = text[: enclosed.start()] if enclosed else text
+    return re.sub(_SHUT, r"\1\2", words, flags=re.IGNORECASE)

@@ -455,7 +455,7 @@ def _said(items: Sequence[_Item[Outcome]]) -> list[str]:
     """What each message says; of several people, each says who."""
     messages = [item.inbound for item in items]
     if len({message.sender for message in messages}) == 1:
-        return [message.text for message in messages]
+        return [message.text for message in messages if message.text.strip() or not message.media]
     return [f"{speaker(message)}: {message.text}" for message in messages]
 
 

@@ -1,12 +1,15 @@
 """Where a session was last spoken to: the fields of its record that say so. Pure.
 
-They decide where an answer goes that nobody asked for just now. A run that a program asked for,
-or a person at this machine's terminal, came by no way that leads back: it leaves them alone.
+They decide where an answer goes that nobody asked for just now, and what the config says of the
+conversation. A run that a program asked for, or a person at this machine's terminal, came by no way
+that leads back: it leaves them alone. So does a page that shows the conversation of a group: that
+stays the group's.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from homarus.core.keys import parse_agent_key
 from homarus.core.message import Address, Json
 
 # Ways in that no answer can be sent back by.
@@ -14,9 +17,11 @@ _NO_WAY_BACK: Final = frozenset({"agent", "cli", "wake"})
 _WEBCHAT: Final = "webchat"  # reads the session itself: it has no address
 
 
-def route_fields(entry: Mapping[str, Json], came_by: Address) -> dict[str, Json]:
+def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") -> dict[str, Json]:
     """What a message that came this way changes in a session's record."""
     if came_by.channel in _NO_WAY_BACK:
+        return {}
+    if came_by.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
         return {}
     channel, to = came_by.channel, None if came_by.channel == _WEBCHAT else came_by.chat
     account = came_by.account if to and came_by.account != "default" else None
@@ -39,3 +44,8 @@ def route_fields(entry: Mapping[str, Json], came_by: Address) -> dict[str, Json]
         "lastAccountId": account,
         "lastThreadId": came_by.thread,
     }
+
+
+def _is_of_group(key: str) -> bool:
+    parsed = parse_agent_key(key)
+    return parsed is not None and bool({"group", "channel"} & {*parsed.rest.split(":")})

@@ -21,8 +21,10 @@ from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.sessions.directives import QueueSetting, Setting, extract_queue
 from homarus.sessions.levels import QueueDrop, QueueMode, queue_drop, queue_mode
+from homarus.store.journal import Accepted
 
 MAX_LINE_CHARS = 160
+ALBUM_MS = 1_000
 FIELDS = ("queueMode", "queueDebounceMs", "queueCap", "queueDrop")  # of a session's entry
 COLLECTED = "[Queued messages while agent was busy]"
 
@@ -185,8 +187,13 @@ def to_fields(setting: QueueSetting) -> dict[str, Json]:
     return {**(dict.fromkeys(FIELDS) if setting.reset else {}), **said}
 
 
-def pause_ms(rules: InboundWait, channel: str) -> int:
-    """How long a person may go on writing before the first message is answered."""
-    if channel in UNCARRIED:
+def pause_ms(rules: InboundWait, row: Accepted) -> int:
+    """How long a person may go on writing before the first message is answered.
+
+    Pictures that were sent together come one by one: the others are waited for in any case.
+    """
+    if row.channel in UNCARRIED:
         return 0
-    return rules.by_channel.get(channel, rules.debounce_ms)
+    is_one_of_several = row.inbound is not None and bool(row.inbound.occasion.album)
+    asked_ms = rules.by_channel.get(row.channel, rules.debounce_ms)
+    return max(asked_ms, ALBUM_MS) if is_one_of_several else asked_ms

@@ -166,7 +166,7 @@ class Session:
         drafts = self._changes(provider, model, thinking, api)
         fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
         if came_by:
-            fields |= route_fields(self.record.data, came_by)
+            fields |= route_fields(self.record.data, came_by, key=self.key)
         fields |= news or {}
         await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
 

@@ -76,6 +76,7 @@ class Stage:
         self.steered: Callable[[], None] = lambda: None
         self.window, self.hooks = 200_000, Hooks()
         self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
+        self.config = schema.Config()
         self.posted = 0
         self.stranded: list[str] = []
         self.wishes: list[Wish] = []
@@ -100,6 +101,7 @@ class Stage:
             shape=lambda session, inbound, thinking, _anew: shape_reply(
                 schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
             ),
+            config=lambda: self.config,
             grace_s=0.05,
         )
 

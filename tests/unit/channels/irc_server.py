@@ -148,7 +148,7 @@ def channel(
     """An account on the server."""
     given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot", **more}
     place = Place("irc", "default", clock or SystemClock())
-    return IrcChannel(place, Settings.model_validate(given), pace)
+    return IrcChannel(place, Settings.read(given), pace)
 
 
 @asynccontextmanager

@@ -196,7 +196,7 @@ class Desk:
 def channel(server: Server, **settings: Any) -> Matrix:
     given = {"homeserver": server.url, "accessToken": TOKEN, **settings}
     known = {key: value for key, value in given.items() if value is not None}
-    return create(Place("matrix", "default", SystemClock()), Settings.model_validate(known))
+    return create(Place("matrix", "default", SystemClock()), Settings.read(known))
 
 
 @asynccontextmanager

@@ -81,7 +81,7 @@ def bot(
     **said: Json,
 ) -> Telegram:
     """A bot whose section of the config says this."""
-    settings = Settings.model_validate({"botToken": server.token, "apiRoot": server.url, **said})
+    settings = Settings.read({"botToken": server.token, "apiRoot": server.url, **said})
     return create(Place("telegram", account, clock or SystemClock(), commands), settings)
 
 

@@ -98,7 +98,7 @@ def test_what_is_not_there_cannot_be_taken_out(change: Any) -> None:
 
 def test_an_account_is_judged_as_its_channel_reads_it() -> None:
     kind = load_channel("telegram")
-    assert check_account(kind, TWO["channels"], "telegram", "work").dm_policy == "allowlist"
+    assert check_account(kind, TWO["channels"], "telegram", "work").common.dm_policy == "allowlist"
     for settings, why in (
         ({"botToken": "1:a", "allowfrom": ["1"]}, "did you mean allowFrom"),
         ({"botToken": 7}, "channels.telegram.botToken"),

@@ -363,6 +363,17 @@ def test_a_groups_own_silence_falls_back_on_the_star(tmp_path: Path) -> None:
     Door(tmp_path, configure({"groups": groups})).heard(group())
 
 
+def test_pictures_that_were_sent_together_are_heard_together(tmp_path: Path) -> None:
+    door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
+    first = door.judge(group("compare these", id="1", mentioned=True, album="a"))
+    second = door.judge(group("", id="2", album="a"))
+    assert isinstance(first, Admitted) and first.ack
+    assert isinstance(second, Admitted) and not second.ack  # one sign for all of them
+    assert door.why(group("", id="3", album="b")) == "it does not speak to us"
+    assert door.why(group("", id="4", sender="7", album="a")) == "it does not speak to us"
+    assert door.why(group("", id="5")) == "it does not speak to us"
+
+
 def test_an_agents_own_files_may_say_what_it_is_called(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}), Called("Clawd", "🐙"))
     verdict = door.judge(group("clawd?"))

@@ -247,7 +247,7 @@ def test_a_password_may_stand_in_the_environment_for_the_usual_account() -> None
         given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot"}
         for name in ("other", "default"):
             place = Place("irc", name, SystemClock(), env=env)
-            assert await IrcChannel(place, Settings.model_validate(given)).probe() == "bot"
+            assert await IrcChannel(place, Settings.read(given)).probe() == "bot"
             if name == "other":
                 assert not [s for s in server.said if s.startswith(("PASS", "PRIVMSG"))]
         assert await server.heard("PASS") == "PASS :from env"
@@ -703,7 +703,7 @@ def test_it_is_asked_whether_it_would_be_let_in() -> None:
 
 
 def settings(**more: object) -> Settings:
-    return Settings.model_validate({"host": "irc.example", "nick": "bot", **more})
+    return Settings.read({"host": "irc.example", "nick": "bot", **more})
 
 
 def test_the_port_follows_from_tls() -> None:

@@ -390,7 +390,7 @@ def test_signed_out_it_signs_in_anew_where_it_knows_the_password(tmp_path: Path)
         server.on("GET /account/whoami", whoami)
         given = {"homeserver": server.url, "userId": ME, "password": "pass word"}
         place = Place("matrix", "work", SystemClock(), state=tmp_path)
-        matrix = create(place, Settings.model_validate(given))
+        matrix = create(place, Settings.read(given))
         server.syncs.append((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)))
         with pytest.raises(ChannelError) as caught:
             await matrix.run(Desk())
@@ -418,7 +418,7 @@ def test_a_kept_token_of_somebody_else_is_not_used(tmp_path: Path, kept: str) ->
         given = {"homeserver": server.url, "userId": ME, "password": "wrong"}
         place = Place("matrix", "default", SystemClock(), state=tmp_path)
         with pytest.raises(ChannelAuthFailed):
-            await create(place, Settings.model_validate(given)).run(Desk())
+            await create(place, Settings.read(given)).run(Desk())
         assert not server.seen("GET /account/whoami") and file.read_text() == kept
 
     play(body)

@@ -103,7 +103,7 @@ def test_older_words_mean_the_same_for_the_channel_and_for_who_is_heard() -> Non
     }
     whole = config(section)
     for found in (
-        account_settings(whole, "matrix", "default", Settings),
+        account_settings(whole, "matrix", "default", Settings).common,
         common(whole, "matrix", "default"),
     ):
         assert found.dm_policy == "allowlist" and found.allow_from == ("@a:b",)
@@ -113,9 +113,9 @@ def test_older_words_mean_the_same_for_the_channel_and_for_who_is_heard() -> Non
 
 
 def test_the_newer_word_wins_and_off_is_off() -> None:
-    both = settings(dmPolicy="pairing", dm={"policy": "open", "allowFrom": ["*"]})
+    both = settings(dmPolicy="pairing", dm={"policy": "open", "allowFrom": ["*"]}).common
     assert both.dm_policy == "pairing" and both.allow_from == ("*",)
-    assert settings(dm={"enabled": False, "policy": "pairing"}).dm_policy == "disabled"
+    assert settings(dm={"enabled": False, "policy": "pairing"}).common.dm_policy == "disabled"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_the_newer_word_wins_and_off_is_off() -> None:
 def test_only_those_listed_are_heard_where_that_is_said(
     section: dict[str, Any], direct: str, group: str
 ) -> None:
-    found = settings(**section)
+    found = settings(**section).common
     assert (found.dm_policy, found.group_policy) == (direct, group)
 
 

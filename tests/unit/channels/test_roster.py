@@ -9,7 +9,7 @@ import pytest
 
 from homarus.channels import roster
 from homarus.channels.roster import known_channels, label, load_channel
-from homarus.config.channels import AccountSettings
+from homarus.config.channels import ChannelSettings
 from homarus.core.errors import UnknownName, UserError
 
 
@@ -50,7 +50,7 @@ def test_any_other_name_is_unknown_and_the_nearest_is_told(name: str) -> None:
 
 
 def test_a_package_brings_a_channel_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = SimpleNamespace(Settings=AccountSettings, create=lambda place, settings: None)
+    module = SimpleNamespace(Settings=ChannelSettings, create=lambda place, settings: None)
     monkeypatch.setitem(sys.modules, "carrier_pigeon", module)
     entries(monkeypatch, pigeon="carrier_pigeon", telegram="carrier_pigeon")
     assert "pigeon" in known_channels()

@@ -8,14 +8,13 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import ConfigDict
 
 from homarus.channels import roster
 from homarus.channels.base import Capabilities, Place, Receipt, Receive
 from homarus.channels.deliver import Delivery
 from homarus.channels.intake import Intake, by_route
 from homarus.channels.switchboard import LineStatus, Switchboard
-from homarus.config.channels import AccountSettings
+from homarus.config.channels import ChannelSettings
 from homarus.config.schema import Config
 from homarus.core.errors import ChannelAuthFailed, ChannelError, UserError
 from homarus.core.message import Address, Inbound, Outbound
@@ -25,10 +24,8 @@ from homarus.testing.memory_store import MemoryStore
 GUARD_S = 30.0
 
 
-class Settings(AccountSettings):
+class Settings(ChannelSettings):
     """A service of the test's own."""
-
-    model_config = ConfigDict(extra="forbid")
 
     token: str = ""
 

@@ -378,7 +378,7 @@ def test_commands_that_are_not_wanted_are_taken_away() -> None:
         async with TelegramServer() as telegram:
             telegram.world.commands = [{"command": "old", "description": "old"}]
             settings = {"botToken": telegram.token, "apiRoot": telegram.url}
-            said = Settings.model_validate({**settings, "commands": {"native": False}})
+            said = Settings.read({**settings, "commands": {"native": False}})
             place = Place("telegram", "default", SystemClock(), (("new", "x"),))
             async with running(create(place, said), Keeper()):
                 await telegram.until_called("deleteWebhook")
@@ -701,10 +701,10 @@ def test_a_token_in_a_file_or_in_the_environment_is_found(tmp_path: Path) -> Non
             file = tmp_path / "token"
             file.write_text(f"{telegram.token}\n")
             file.chmod(0o600)
-            said = Settings.model_validate({"tokenFile": str(file), "apiRoot": telegram.url})
+            said = Settings.read({"tokenFile": str(file), "apiRoot": telegram.url})
             assert await create(Place("telegram", "a", SystemClock()), said).probe()
             env = {"TELEGRAM_BOT_TOKEN": telegram.token}
-            said = Settings.model_validate({"apiRoot": telegram.url})
+            said = Settings.read({"apiRoot": telegram.url})
             place = Place("telegram", "default", SystemClock(), env=env)
             assert await create(place, said).probe()
 

@@ -240,6 +240,12 @@ def test_a_file_is_told_by_its_kind_and_how_it_is_had(field: str, value: Any, me
     assert read(**{field: value}).media == (media,)
 
 
+def test_files_that_were_sent_together_say_so() -> None:
+    photo = [{"file_id": "p", "width": 9, "height": 9}]
+    assert read(photo=photo, media_group_id="13").occasion.album == "13"
+    assert read(photo=photo).occasion.album == ""
+
+
 def test_an_animation_comes_once_although_telegram_names_it_twice() -> None:
     found = read(animation=file(file_name="a.mp4"), document=file(file_name="a.mp4"))
     assert found.media == (Media("video", "video/mp4", "a.mp4", 9, "F"),)

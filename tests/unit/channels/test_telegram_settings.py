@@ -20,7 +20,7 @@ TOKEN = "123456:AAabc-def_0123456789"
 
 
 def settings(**said: Any) -> Settings:
-    return Settings.model_validate(said)
+    return Settings.read(said)
 
 
 def make(account: str = "default", env: dict[str, str] | None = None, **said: Any) -> Any:
@@ -49,9 +49,9 @@ def test_every_key_of_the_original_is_taken() -> None:
     tree = {name: example(child) for name, child in known.children.items() if name != "accounts"}
     assert len(tree) > 35
     tree |= {"proxy": "http://proxy:3128"}
-    assert settings(**tree).name == "x"
+    assert settings(**tree).common.name == "x"
     config = Config.model_validate({"channels": {"telegram": {"accounts": {"b": tree}}}})
-    assert account_settings(config, "telegram", "b", Settings).name == "x"
+    assert account_settings(config, "telegram", "b", Settings).common.name == "x"
 
 
 def test_a_key_nobody_knows_is_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.core.message import Address, Image, Inbound, Occasion, Wishes
+from homarus.core.message import Address, Image, Inbound, Media, Occasion, Wishes
 from homarus.sessions.inbox import NO_ROOM, OVERTAKEN, Inbox
 from homarus.sessions.levels import QueueDrop, QueueMode
 from homarus.sessions.queue import COLLECTED, QueueSettings
@@ -707,6 +707,21 @@ def test_a_person_may_go_on_writing_and_is_answered_once(mode: QueueMode) -> Non
         assert (ids(run.rows), run.text) == (["one", "two"], "one\ntwo")
         run.end.set()
         assert await first == await second == "one"
+
+    in_world(body)
+
+
+def test_pictures_of_one_album_are_one_question_with_the_words_of_one_of_them() -> None:
+    async def body(world: World) -> None:
+        for name, text in (("1", ""), ("2", "compare these"), ("3", "")):
+            said = row(name)
+            assert said.inbound
+            picture = replace(said.inbound, text=text, media=(Media("image"),))
+            world.inbox.put("s", replace(said, inbound=picture), pause_ms=1_000)
+        await world.clock.advance(1.1)
+        (run,) = world.runs
+        assert (ids(run.rows), run.text) == (["1", "2", "3"], "compare these")
+        run.end.set()
 
     in_world(body)
 

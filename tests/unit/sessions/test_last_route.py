@@ -44,6 +44,14 @@ def test_another_way_forgets_the_first_and_the_same_one_keeps_its_label() -> Non
     assert page["lastTo"] is None  # taken away
 
 
+def test_a_page_does_not_take_a_groups_conversation_from_the_group() -> None:
+    key, there = "agent:main:telegram:group:-100", {"lastChannel": "telegram", "lastTo": "-100"}
+    assert route_fields(there, WEB, key=key) == {}
+    assert route_fields({}, WEB, key=key)["lastChannel"] == "webchat"  # nobody was there before
+    assert route_fields(there, WEB, key="agent:channel:main")["lastChannel"] == "webchat"
+    assert route_fields(there, Address("telegram", "-200"), key=key)["lastTo"] == "-200"
+
+
 @pytest.mark.parametrize("origin", [None, 5, "x", [], {"provider": 5}])
 def test_a_damaged_record_is_no_hindrance(origin: object) -> None:
     fields = route_fields({"origin": origin, "chatType": 5}, WEB)

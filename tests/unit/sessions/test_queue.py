@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.schema import Queue
+from homarus.config.schema import InboundWait, Queue
 from homarus.core.errors import UserError
+from homarus.core.message import Address, Inbound, Occasion
 from homarus.sessions.directives import QueueSetting, extract_queue
 from homarus.sessions.levels import QueueDrop
 from homarus.sessions.queue import (
+    ALBUM_MS,
     COLLECTED,
     MAX_LINE_CHARS,
     QueueSettings,
@@ -19,11 +21,13 @@ from homarus.sessions.queue import (
     collect_prompt,
     describe,
     make_room,
+    pause_ms,
     read_args,
     resolve,
     summary_line,
     summary_prompt,
 )
+from homarus.store.journal import Accepted
 
 CONFIG = Queue.model_validate(
     {
@@ -137,3 +141,23 @@ def test_a_word_that_means_nothing_is_an_error_and_changes_nothing(args: str) ->
     with pytest.raises(UserError, match="/queue does not understand") as caught:
         changed(args)
     assert "steer-backlog" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("rules", "channel", "album", "waits_ms"),
+    [
+        ({}, "telegram", "", 0),
+        ({}, "telegram", "7", ALBUM_MS),
+        ({"debounceMs": 200}, "telegram", "", 200),
+        ({"debounceMs": 200}, "telegram", "7", ALBUM_MS),
+        ({"debounceMs": 9_000, "byChannel": {"irc": 50}}, "telegram", "7", 9_000),
+        ({"debounceMs": 9_000, "byChannel": {"irc": 50}}, "irc", "", 50),
+        ({"debounceMs": 9_000}, "webchat", "7", 0),
+    ],
+)
+def test_how_long_a_message_waits_for_more_of_its_kind(
+    rules: dict[str, object], channel: str, album: str, waits_ms: int
+) -> None:
+    said = Inbound("1", Address(channel, "c"), "ann", "", occasion=Occasion(album=album))
+    row = Accepted("1", "s", channel, "default", "1", "ann", "", 1, inbound=said)
+    assert pause_ms(InboundWait.model_validate(rules), row) == waits_ms

@@ -1,37 +1,57 @@
-"""What the config tells an agent about one chat: words of its group and topic, reactions. Pure."""
+"""The chat that a run is for, by the config: what is told of it, and which tools it has. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from homarus.config.schema import Config
 from homarus.core.message import Address, Json
 from homarus.core.value import dataclass
+from homarus.policy.decide import Rules, decide
+from homarus.tools.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """What a prompt says about the chat it is for."""
+    """What holds in one chat. `rules` come on top of the agent's own: every one must allow."""
 
     told: str = ""
     reactions: Literal["", "minimal", "extensive"] = ""
+    rules: tuple[Rules, ...] = ()
+
+    def tools(self, of_agent: Registry) -> Registry:
+        """The tools there are; of what is denied here, the agent is not even told."""
+        if not self.rules:
+            return of_agent
+        return of_agent.where(lambda tool: decide(tool.name, *self.rules).action != "deny")
 
 
 NO_CHAT: Final = Chat()
 
 
-def chat_of(channels: Mapping[str, Json], here: Address) -> Chat:
-    """What is set for a chat; what holds for all groups is under `*`."""
-    if here.channel not in channels:
-        return NO_CHAT
-    from homarus.config.channels import merged  # for who has channels
+def chat_of(
+    config: Config, here: Address, senders: Sequence[str] = (), *, group: bool, parent: str = ""
+) -> Chat:
+    """What is set for a chat. `senders` are those whose words are answered, if they are known.
 
-    section = merged(channels, here.channel, here.account)
-    group = _either(section.get("groups"), here.chat)
-    topic = _either(group.get("topics"), here.thread or "") if here.thread else {}
-    told = [text for part in (group, topic) if isinstance(text := part.get("systemPrompt"), str)]
-    level = section.get("reactionLevel")
+    Where several ask at once, what one of them may not use is not used.
+    """
+    if here.channel not in config.channels:
+        return NO_CHAT
+    from homarus.config.channels import common  # for who has channels
+    from homarus.policy.room import find_room, tool_rules
+
+    settings = common(config, here.channel, here.account)
+    level = (settings.model_extra or {}).get("reactionLevel")
+    chat = Chat(reactions=level if level in ("minimal", "extensive") else "")
+    if not group:
+        return chat
+    room = find_room(settings, here, parent)
+    told = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
+    rules = [tool_rules(room, here.channel, sender) for sender in senders or ("",)]
     return Chat(
-        "\n\n".join(text.strip() for text in told if text.strip()),
-        level if level in ("minimal", "extensive") else "",
+        "\n\n".join(text for text in told if text),
+        chat.reactions,
+        tuple(dict.fromkeys(each for each in rules if each)),
     )
 
 
@@ -42,11 +62,3 @@ def last_chat(entry: Mapping[str, Json]) -> Address:
         for name in ("lastChannel", "lastTo", "lastAccountId", "lastThreadId")
     )
     return Address(channel, chat, account or "default", thread or None)
-
-
-def _either(found: Json, name: str) -> Mapping[str, Json]:
-    """The settings under a name, else those for all."""
-    if not isinstance(found, Mapping):
-        return {}
-    own = found.get(name, found.get("*"))
-    return own if isinstance(own, Mapping) else {}

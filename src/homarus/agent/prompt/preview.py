@@ -6,6 +6,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
 from homarus.agent.prompt.chat import chat_of, last_chat
 from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place, PromptReport
 from homarus.config.load import Loaded
 from homarus.core.clock import Clock
@@ -50,10 +51,11 @@ async def preview(program: Program, key: str) -> Preview:
         model = program.models.check(named)
     else:
         _, model = await program.models.road(Wish(agent.id))
-    composer, tools = Composer(), program.tools(agent.id).specs()
+    composer, entry = Composer(), session.record.data
     files = await composer.hooked_files(agent, key, program.hooks)
-    entry = session.record.data
-    chat = chat_of(program.loaded.config.channels, last_chat(entry))
+    here, config = last_chat(entry), program.loaded.config
+    chat = chat_of(config, here, group=kind_of(key) == "group")
+    tools = chat.tools(program.tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = program.clock.now_ms()
     place = Place(key, session.session_id, model.provider, model.id, at_ms, source="estimate")

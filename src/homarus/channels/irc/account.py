@@ -61,7 +61,7 @@ class IrcChannel:
         rooms = (len(room.partition(" ")[0].encode()) for room in settings.channels)
         target_bytes = max([MAX_NICK, *rooms])
         most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
-        limit = min(settings.text_chunk_limit or TEXT_LIMIT, most)
+        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, most)
         self.capabilities = Capabilities(limit, "byte", "irc", by_line=True)
         self._held: deque[Inbound] = deque()
         self._presence: Presence | None = None
@@ -165,8 +165,9 @@ class Hearing:
     def __init__(self, name: str, account: str, settings: Settings, presence: Presence) -> None:
         self._name, self._account, self._presence = name, account, presence
         self._nickserv = settings.nickserv.service
-        lists = [settings.allow_from, settings.group_allow_from]
-        lists += [group.allow_from or () for group in settings.groups.values()]
+        common = settings.common
+        lists = [common.allow_from, common.group_allow_from]
+        lists += [group.allow_from or () for group in common.groups.values()]
         entries = (person_id("irc", entry) for each in lists for entry in each)
         self._listed = {self._folded(entry): entry for entry in entries}
         self._numbers = itertools.count(1)

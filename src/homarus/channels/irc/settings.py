@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from homarus.channels.irc.line import is_channel, is_nick
-from homarus.config.channels import AccountSettings
+from homarus.config.channels import ChannelSettings
 from homarus.config.schema import Section, Text, Texts
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
@@ -61,10 +61,8 @@ class NickServ(Section):
     register_email: OneLine | None = None
 
 
-class Settings(AccountSettings):
+class Settings(ChannelSettings):
     """One account: a server and our name there."""
-
-    model_config = ConfigDict(extra="forbid")
 
     host: Text
     port: int | None = Field(None, ge=1, le=65_535)

@@ -42,9 +42,9 @@ class Matrix:
         self.name, self.account = place.channel, place.account
         self._settings, self._clock = settings, place.clock
         self._login = Login(settings, place.account, place.state)
-        self._max_bytes = int((settings.media_max_mb or MEDIA_MAX_MB) * 1024 * 1024)
+        self._max_bytes = int((settings.common.media_max_mb or MEDIA_MAX_MB) * 1024 * 1024)
         self.capabilities = Capabilities(
-            text_limit=settings.text_chunk_limit or TEXT_LIMIT,
+            text_limit=settings.common.text_chunk_limit or TEXT_LIMIT,
             dialect="matrix",
             idempotent=True,
             media_max_bytes=self._max_bytes,
@@ -245,7 +245,7 @@ def _read(media: Media, max_bytes: int) -> bytes:
 
 
 def _retry(settings: Settings) -> Retry:
-    usual, own = Retry(), settings.retry
+    usual, own = Retry(), settings.common.retry
     return Retry(
         attempts=own.attempts or usual.attempts,
         least_s=usual.least_s if own.min_delay_ms is None else own.min_delay_ms / 1000,

@@ -213,7 +213,7 @@ class Reader:
     async def _translated(self, event: Object, room: Room) -> Inbound | None:
         account = self._account
         await account.count_people(room)
-        is_direct = account.rooms.is_direct(room) and room.id not in self._settings.groups
+        is_direct = account.rooms.is_direct(room) and room.id not in self._settings.common.groups
         now_ms = self._clock.now_ms()
         inbound = read_event(event, room, self._ear, is_direct=is_direct, at_ms=now_ms)
         if inbound is None:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from homarus.config.channels import EVERYONE, AccountSettings
+from homarus.config.channels import EVERYONE, ChannelSettings
 from homarus.config.schema import Count, Ids, Text, Texts
 from homarus.core.errors import ConfigError
 
@@ -47,10 +47,8 @@ def _unencrypted(wanted: bool) -> bool:  # noqa: FBT001 - a setting
     return wanted
 
 
-class Settings(AccountSettings):
+class Settings(ChannelSettings):
     """One account: a homeserver, and who we are there: a token, or a name and a password."""
-
-    model_config = ConfigDict(extra="forbid")
 
     homeserver: Annotated[Text, AfterValidator(_homeserver)] | None = None
     user_id: Annotated[Text, AfterValidator(_user_id)] | None = None
@@ -110,4 +108,4 @@ class Settings(AccountSettings):
             case "allowlist":
                 listed = self.auto_join_allowlist
                 return any(one in listed for one in (room, alias or room, inviter, EVERYONE))
-        return is_direct or room in self.groups or EVERYONE in self.groups
+        return is_direct or room in self.common.groups or EVERYONE in self.common.groups

@@ -109,7 +109,7 @@ class Telegram:
         )
         if not me.id:
             raise ChannelError("Telegram did not say who we are")
-        if self._settings.groups and not me.reads_all:
+        if self._settings.common.groups and not me.reads_all:
             log.info(
                 "@%s sees only commands, mentions and replies in groups; /setprivacy of @BotFather"
                 " changes that",

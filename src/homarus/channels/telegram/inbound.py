@@ -84,6 +84,7 @@ class Reader:
             elsewhere=elsewhere,
             detects=bool(self.me.username),
             forwarded=_forwarded(part(message, "forward_origin")),
+            album=text(message, "media_group_id"),
         )
         edited = f":{at_s}" if is_edit else ""
         return Inbound(

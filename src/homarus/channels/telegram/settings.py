@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from homarus.channels.base import Retry
-from homarus.config.channels import AccountSettings
+from homarus.config.channels import ChannelSettings
 from homarus.config.schema import Count, Section
 from homarus.core.errors import ConfigError
 
@@ -65,10 +65,8 @@ class DraftChunk(Section):
     break_preference: Literal["paragraph", "newline", "sentence"] | None = None
 
 
-class Settings(AccountSettings):
+class Settings(ChannelSettings):
     """One bot."""
-
-    model_config = ConfigDict(extra="forbid")
 
     bot_token: SecretStr | None = None
     token_file: str | None = None
@@ -99,16 +97,16 @@ class Settings(AccountSettings):
 
     @property
     def text_limit(self) -> int:
-        return min(self.text_chunk_limit or USUAL_TEXT_UNITS, MAX_TEXT_UNITS)
+        return min(self.common.text_chunk_limit or USUAL_TEXT_UNITS, MAX_TEXT_UNITS)
 
     @property
     def media_max_bytes(self) -> int:
-        return int((self.media_max_mb or USUAL_MEDIA_MB) * 1024 * 1024)
+        return int((self.common.media_max_mb or USUAL_MEDIA_MB) * 1024 * 1024)
 
     @property
     def retries(self) -> Retry:
         """As it is set, else as Telegram likes it."""
-        said, usual = self.retry, Retry()
+        said, usual = self.common.retry, Retry()
         return Retry(
             usual.attempts if said.attempts is None else said.attempts,
             usual.least_s if said.min_delay_ms is None else said.min_delay_ms / 1000,

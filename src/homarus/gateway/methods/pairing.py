@@ -12,13 +12,13 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from homarus.channels.pairing import TTL_MS, Pairings, Request
 from homarus.core.errors import InvalidRequest, Unavailable, UserError
 from homarus.core.message import Json
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Name
 
 if TYPE_CHECKING:
+    from homarus.channels.pairing import Pairings, Request
     from homarus.gateway.server import Gateway
 
 MAX_WRONG: Final = 10
@@ -26,7 +26,7 @@ WINDOW_S: Final = 600.0
 _wrong: WeakKeyDictionary["Gateway", deque[float]] = WeakKeyDictionary()
 
 Code = Annotated[str, Field(min_length=1, max_length=40)]
-Change: TypeAlias = Callable[[str, str, str | None], Request]
+Change: TypeAlias = "Callable[[str, str, str | None], Request]"
 
 
 class ListParams(Params):
@@ -71,8 +71,10 @@ async def dismiss(call: Call, params: CodeParams) -> Json:
     return {"ok": True, "request": show_request(found)}
 
 
-def show_request(request: Request) -> dict[str, Json]:
+def show_request(request: "Request") -> dict[str, Json]:
     """A request as clients see it."""
+    from homarus.channels.pairing import TTL_MS
+
     return {
         "channel": request.channel,
         "accountId": request.account,
@@ -86,11 +88,13 @@ def show_request(request: Request) -> dict[str, Json]:
     }
 
 
-def _pairings(call: Call) -> Pairings:
+def _pairings(call: Call) -> "Pairings":
+    from homarus.channels.pairing import Pairings  # for who has channels
+
     return Pairings(call.host.paths.state, call.host.clock)
 
 
-async def _coded(call: Call, params: CodeParams, change: Change) -> Request:
+async def _coded(call: Call, params: CodeParams, change: Change) -> "Request":
     now_s = call.host.clock.monotonic()
     wrong = _wrong.setdefault(call.gateway, deque(maxlen=MAX_WRONG))
     if len(wrong) == MAX_WRONG and wrong[0] > now_s - WINDOW_S:

@@ -1,6 +1,7 @@
 """The `exec` tool: a shell command, run after a person said yes to exactly that text."""
 
 import os
+from functools import cache
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -24,6 +25,7 @@ MAX_COMMAND_CHARS = 20_000
 Unboxed: TypeAlias = Literal["all", "main", "none"]
 
 
+@cache
 def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: Unboxed = "all") -> Tool:
     """The tool, with the time a command gets when the model names none."""
 
@@ -60,7 +62,7 @@ def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: Unboxed = "all") ->
     return run
 
 
-execute = exec_tool()
+execute = exec_tool(TIMEOUT_S, "all")
 
 
 async def _exec(

@@ -7,6 +7,7 @@ id made of the run and the call, and the rest can be done twice: so it may be ru
 
 import hashlib
 import json
+from functools import cache
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field
@@ -45,6 +46,7 @@ class _Asked:
     buttons: tuple[tuple[Button, ...], ...] = ()
 
 
+@cache
 def message_tool(rules: MessageTool = _RULES) -> Tool:
     """The tool, with the rules for writing elsewhere."""
 
@@ -115,7 +117,7 @@ def message_tool(rules: MessageTool = _RULES) -> Tool:
     return run
 
 
-message = message_tool()
+message = message_tool(_RULES)
 
 
 def _mail(ctx: ToolContext) -> Mail:

@@ -1,0 +1,77 @@
+"""What the config says of one group: by its id, by `*` for all of them, by its topic.
+
+Pure. Whoever asks gets the same answer: who is heard there, what the agent is told of it, and
+which tools it may use for whom.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+from homarus.core.message import Address
+from homarus.core.value import dataclass
+from homarus.policy import access
+from homarus.policy.decide import Rules
+from homarus.policy.groups import expand
+
+if TYPE_CHECKING:  # who has no channels does not load what their settings are
+    from homarus.config.channels import AccountSettings, GroupSettings, GroupTools, TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The settings of one group."""
+
+    group: "GroupSettings | None"  # by its id
+    usual: "GroupSettings | None"  # by `*`
+    topic: "TopicSettings | None"
+
+    @property
+    def named(self) -> Literal["", "by-id", "by-star"]:
+        if self.group:
+            return "by-id"
+        return "by-star" if self.usual else ""
+
+    @property
+    def layers(self) -> "tuple[TopicSettings, ...]":
+        """What holds, the most specific first."""
+        return tuple(one for one in (self.topic, self.group or self.usual) if one)
+
+
+def find_room(settings: "AccountSettings", here: Address, parent: str = "") -> Room:
+    """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
+    groups, channel = settings.groups, here.channel
+    wanted = {_group_id(channel, each): None for each in (here.chat, parent) if each}
+    by_id = {_group_id(channel, name): one for name, one in groups.items()}
+    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
+    usual, thread = groups.get("*"), here.thread
+    topics = [one.topics for one in (group, usual) if one]
+    topic = next((each[thread] for each in topics if thread and thread in each), None)
+    return Room(group, usual, topic)
+
+
+def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
+    """Which tools may be used for somebody in a group, on top of the agent's own rules.
+
+    What is said of the person counts, else what is said of everybody by `*`, else of the group; a
+    group that says nothing of tools is like those that are not listed.
+    """
+    for layer in (room.group, room.usual):
+        if layer is None:
+            continue
+        people = layer.tools_by_sender
+        named = (own for name, own in people.items() if access.is_named(channel, sender, (name,)))
+        tools = next(named, people.get(access.EVERYONE))
+        if tools is None and "tools" in layer.model_fields_set:
+            tools = layer.tools
+        if tools is not None:
+            return _rules(tools)
+    return None
+
+
+def _rules(tools: "GroupTools") -> Rules:
+    """`alsoAllow` adds to `allow`; alone it takes nothing away, as nothing is kept out then."""
+    allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
+    return Rules(allow=expand(allow), deny=expand(tools.deny))
+
+
+def _group_id(channel: str, name: str) -> str:
+    return access.person_id(channel, name) or name.strip()

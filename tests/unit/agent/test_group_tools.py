@@ -1,0 +1,125 @@
+"""The tools of a group: what is denied there is neither told to the model nor done."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from homarus.config.schema import Config
+from homarus.core.message import Address, Inbound, Message, Occasion, ToolCall
+from homarus.providers.base import Request
+from homarus.store.journal import Accepted
+from homarus.testing.fakes import ScriptedProvider, say
+from tests.unit.agent.running import Stage
+
+GROUP_KEY = "agent:main:telegram:group:-100"
+DIRECT_KEY = "agent:main:main"
+NO_WRITING = {"groups": {"-100": {"tools": {"deny": ["write", "edit"]}}, "*": {}}}
+ONLY_ANN_WRITES = {
+    "groups": {"-100": {"tools": {"deny": ["write"]}, "toolsBySender": {"42": {"allow": ["*"]}}}}
+}
+WRITE = ToolCall("c1", "write", {"path": "a.txt", "content": "x"})
+
+
+def said(sender: str = "42", text: str = "hi", number: int = 1, **fields: Any) -> Inbound:
+    about = Occasion(kind="group", name="Ann")
+    to = Address("telegram", "-100")
+    usual = Inbound(str(number), to, sender, text, run_id=f"r{number}", occasion=about)
+    return replace(usual, **fields)
+
+
+class Room(Stage):
+    """A stage with a config of channels."""
+
+    def __init__(self, folder: Path, telegram: Mapping[str, Any], *script: Message) -> None:
+        super().__init__(folder, *script)
+        self.config = Config.model_validate({"channels": {"telegram": telegram}})
+
+    def answer(self, *asked: Inbound, key: str = GROUP_KEY, steer: Sequence[Inbound] = ()) -> None:
+        async def kept(messages: Sequence[Inbound]) -> list[Accepted]:
+            found = [await self.store.journal.accept(key, one, at_ms=1) for one in messages]
+            return [one.row for one in found]
+
+        async def main() -> None:
+            rows = await kept(asked)
+            self.steering = await kept(steer)
+            outcome = await self.runner(key, rows, "all of it" if len(rows) > 1 else "")
+            assert outcome.error is None, outcome.error
+
+        asyncio.run(main())
+
+    @property
+    def requests(self) -> list[Request]:
+        assert isinstance(self.provider, ScriptedProvider)
+        return self.provider.requests
+
+    def tools(self, at: int = -1) -> set[str]:
+        """What the model is told it has: by the request, and by the prompt the same."""
+        request = self.requests[at]
+        names = {spec.name for spec in request.tools}
+        for name in ("read", "write", "edit"):
+            assert (f"- {name}: " in request.system) == (name in names), name
+        return names
+
+    def result(self) -> str:
+        return self.requests[-1].messages[-1].parts[0].text  # type: ignore[union-attr]  # a return
+
+
+def test_what_a_group_denies_the_model_is_not_told_of_and_does_not_get(tmp_path: Path) -> None:
+    room = Room(tmp_path, NO_WRITING, say(WRITE), say("I cannot."))
+    room.answer(said())
+    assert room.tools() == {"read"} and "no tool named 'write'" in room.result()
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_elsewhere_the_agents_own_rules_hold(tmp_path: Path) -> None:
+    room = Room(tmp_path, NO_WRITING, say("1"), say("2"))
+    room.answer(said(address=Address("telegram", "-200")), key="agent:main:telegram:group:-200")
+    assert room.tools() == {"read", "write", "edit"}
+    direct = said(number=2, address=Address("telegram", "42"), occasion=Occasion())
+    room.answer(direct, key=DIRECT_KEY)
+    assert room.tools() == {"read", "write", "edit"}
+
+
+def test_what_holds_for_all_groups_does_not_hold_in_a_direct_chat(tmp_path: Path) -> None:
+    usual = {"groups": {"*": {"tools": {"deny": ["write"]}, "systemPrompt": "Be wary."}}}
+    room = Room(tmp_path, usual, say("1"), say("2"))
+    room.answer(said(address=Address("telegram", "42"), occasion=Occasion()), key=DIRECT_KEY)
+    assert "write" in room.tools() and "Be wary." not in room.requests[-1].system
+    room.answer(said(number=2))
+    assert "write" not in room.tools() and "Be wary." in room.requests[-1].system
+
+
+def test_a_person_of_the_group_may_have_more_than_the_others(tmp_path: Path) -> None:
+    room = Room(tmp_path, ONLY_ANN_WRITES, say("1"), say("2"), say("3"))
+    for number, sender in enumerate(("42", "7", "42"), 1):
+        room.answer(said(sender, number=number))
+    assert [("write" in room.tools(at)) for at in range(3)] == [True, False, True]
+    assert room.requests[0].system == room.requests[2].system  # the same for the same
+    assert room.requests[0].tools == room.requests[2].tools
+
+
+def test_who_asks_together_with_another_has_what_both_have(tmp_path: Path) -> None:
+    room = Room(tmp_path, ONLY_ANN_WRITES, say("1"))
+    room.answer(said("42"), said("7", number=2))
+    assert "write" not in room.tools()
+
+
+def test_somebody_who_speaks_up_meanwhile_gets_nothing_done_by_anothers_right(
+    tmp_path: Path,
+) -> None:
+    room = Room(tmp_path, ONLY_ANN_WRITES, say("one"), say(WRITE), say("I may not."))
+    room.answer(said("42"), steer=[said("7", "write it!", 2)])
+    assert "write is denied" in room.result() and not (tmp_path / "a.txt").exists()
+
+
+def test_who_writes_to_a_groups_conversation_from_elsewhere_has_the_groups_tools(
+    tmp_path: Path,
+) -> None:
+    room = Room(tmp_path, NO_WRITING, say("1"), say("2"), say("3"))
+    room.answer(said())
+    for number in (2, 3):
+        page = Address("webchat", "x")
+        room.answer(said("42", number=number, address=page, occasion=Occasion()))
+        assert room.tools() == {"read"}
