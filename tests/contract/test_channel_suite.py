@@ -94,7 +94,7 @@ def test_what_is_delivered_a_hundred_times_is_answered_once(stage: Stage) -> Non
     assert [stage.times(f"heard<{number}>") for number in range(batch)] == [1] * batch
     assert len(stage.model.requests) == len(stage.rows()) == batch + 1
     if stage.peer.name != "webchat":  # where the gateway itself remembers what it was asked
-        assert sum(row.duplicates for row in stage.rows()) == 99
+        assert sum(row.duplicates for row in stage.rows()) >= 99  # a server may tell more
 
 
 @over("slow sends")

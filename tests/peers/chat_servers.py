@@ -88,7 +88,7 @@ class IrcPeer:
 
     def refuse_room(self) -> None:
         ann = self._people[ANN]
-        ann.do("set_mode", self.room, "+m")
+        ann.silence(self.room)
         ann.do("message", self.room, "quiet now")
         eve = self._people[EVE]
         eve.wait(lambda: eve.saw("message", by=ANN, text="quiet now"))

@@ -27,6 +27,8 @@ def make(nick: str) -> Any:
         if message.command == "PRIVMSG":
             target, text = message.params
             tell("message", by=message.source.partition("!")[0], target=target, text=text)
+        if message.command == "MODE":
+            tell("mode", target=message.params[0], text=" ".join(map(str, message.params[1:])))
         await read(message)
 
     async def on_notice(target: str, by: str, message: str) -> None:

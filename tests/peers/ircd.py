@@ -147,6 +147,11 @@ class Person:
         self.do("join", room)
         self.wait(lambda: self.saw("join", by=self.nick, target=room))
 
+    def silence(self, room: str) -> None:
+        """Only who has a voice may speak there, from now on."""
+        self.do("set_mode", room, "+m")
+        self.wait(lambda: [one for one in self.saw("mode", target=room) if "m" in one["text"]])
+
     def saw(self, kind: str, **fields: str) -> list[dict[str, str]]:
         """The events with these fields."""
         wanted = {"kind": kind, **fields}.items()

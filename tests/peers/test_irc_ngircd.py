@@ -112,7 +112,7 @@ def test_a_message_of_the_full_limit_arrives_whole(server: Ircd, alice: Person) 
 def test_what_the_server_refuses_is_known(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         await asyncio.to_thread(alice.join, "#quiet")
-        alice.do("set_mode", "#quiet", "+m")
+        await asyncio.to_thread(alice.silence, "#quiet")
         account = channel(server, channels=["#quiet"])
         async with at_work(account, Desk()):
             for chat in ("nobody", "#nowhere", "#quiet"):

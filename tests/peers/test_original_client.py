@@ -69,7 +69,7 @@ WRITES = {
     "chat.abort", "chat.inject", "chat.send", "config.apply", "config.patch", "config.set",
     "device.pair.approve", "device.pair.reject", "device.token.revoke", "device.token.rotate",
     "sessions.compact", "sessions.delete", "sessions.patch", "sessions.reset", "set-heartbeats",
-    "system-event", "wake",
+    "channels.logout", "send", "system-event", "wake",
 }  # fmt: skip
 
 Ask: TypeAlias = Callable[..., Done]

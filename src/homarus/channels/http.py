@@ -8,7 +8,6 @@ retried, no redirect is followed, and no address or body is logged: some carry a
 
 import asyncio
 import json
-import mimetypes
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -192,7 +191,7 @@ def _json(body: bytes) -> Json:
 def _form(mark: str, fields: Mapping[str, str], files: Mapping[str, File]) -> bytes:
     parts = [(f'name="{_quoted(name)}"', "", value.encode()) for name, value in fields.items()]
     for name, file in files.items():
-        mime = file.mime or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        mime = file.mime or _guess(file.name)
         what = f'name="{_quoted(name)}"; filename="{_quoted(file.name)}"'
         parts.append((what, f"Content-Type: {mime}\r\n", file.content))
     heads = [
@@ -208,3 +207,9 @@ def _form(mark: str, fields: Mapping[str, str], files: Mapping[str, File]) -> by
 def _quoted(text: str) -> str:
     """A name that cannot end its quotes or its line."""
     return text.replace("\\", "_").replace('"', "%22").replace("\r", "_").replace("\n", "_")
+
+
+def _guess(name: str) -> str:
+    import mimetypes  # for who sends files
+
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -82,7 +82,9 @@ class Switchboard:
 
     @property
     def is_empty(self) -> bool:
-        return not self._config().channels and not self._delivery.lines
+        """Whether nobody can be reached: no account is there that is not switched off."""
+        wanted = any(_is_on(settings) for _, settings in self._wanted())
+        return not wanted and not self._delivery.lines
 
     async def run(self) -> None:
         """Receive and deliver, until cancelled."""
@@ -162,7 +164,7 @@ class Switchboard:
     def _open(self, key: tuple[str, str], settings: Mapping[str, Any]) -> None:
         self._accounts[key] = account = _Account(settings)
         try:
-            account.enabled = settings.get("enabled") is not False
+            account.enabled = _is_on(settings)
             if account.enabled and key not in self._stopped:
                 channel = self._make(*key)
                 self._check_path(channel)
@@ -239,6 +241,10 @@ class Switchboard:
             problem="" if line.is_up else line.problem,
             waiting=line.courier.owed,
         )
+
+
+def _is_on(settings: Mapping[str, Any]) -> bool:
+    return settings.get("enabled") is not False
 
 
 def abilities_of(channel: Channel) -> tuple[str, ...]:

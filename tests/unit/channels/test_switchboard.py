@@ -179,8 +179,9 @@ def test_one_that_is_switched_off_is_shown_and_not_run(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         off = desk.line()
         assert not off.enabled and not off.running and not Account.made
+        assert desk.board.is_empty
         await desk.change({"svc": {"enabled": True}})
-        assert desk.line().running
+        assert desk.line().running and not desk.board.is_empty
 
     at_desk(tmp_path, {"svc": {"enabled": False}}, body)
 

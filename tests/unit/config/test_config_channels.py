@@ -4,9 +4,23 @@ from typing import Any
 
 import pytest
 
-from homarus.config.channels import account_names, channel_names, common
+from homarus.config.channels import (
+    ChannelSettings,
+    account_names,
+    account_settings,
+    channel_names,
+    common,
+)
 from homarus.config.check import check
 from homarus.config.schema import Config
+from homarus.core.errors import ConfigError
+
+
+class Radio(ChannelSettings):
+    """A channel of the test's own."""
+
+    call_sign: str
+    power: int = 5
 
 
 def config(**channels: Any) -> Config:
@@ -33,6 +47,39 @@ def test_a_channel_without_accounts_has_the_usual_one() -> None:
     irc = common(made, "irc", "default")
     assert irc.group_policy == "open" and irc.model_extra == {"nick": "crab"}
     assert common(made, "nosuch", "default").dm_policy == "pairing"
+
+
+def test_a_channel_has_its_own_settings_beside_those_of_all() -> None:
+    made = config(radio={"callSign": "R1", "allowFrom": [7], "accounts": {"b": {"power": 9}}})
+    found = account_settings(made, "radio", "b", Radio)
+    assert (found.call_sign, found.power, found.common.allow_from) == ("R1", 9, ("7",))
+    assert found.model_copy(update={"power": 1}).common.allow_from == ("7",)
+    assert Radio.keys()[:2] == ("enabled", "name") and Radio.keys()[-2:] == ("callSign", "power")
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"callSign": "R1", "powr": 9}, "channels.radio.powr: there is no such setting (did you"),
+        ({"callSign": "R1", "allowfrom": []}, "did you mean allowFrom?"),
+        ({"callSign": "R1", "common": {}}, "channels.radio.common: there is no such setting"),
+        ({"callSign": 1}, "channels.radio.callSign: "),
+        ({"callSign": "R1", "historyLimit": "x"}, "channels.radio.historyLimit: "),
+    ],
+)
+def test_what_a_channel_does_not_have_is_refused(section: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        account_settings(config(radio=section), "radio", "default", Radio)
+    assert words in str(caught.value)
+
+
+def test_what_was_read_of_one_config_is_not_told_of_another() -> None:
+    one, other = config(irc={"name": "one"}), config(irc={"name": "other"})
+    for made, name in ((one, "one"), (other, "other"), (one, "one")):
+        assert common(made, "irc", "default").name == name
+    assert common(one, "irc", "default") is common(one, "irc", "default")
+    with pytest.raises(ConfigError, match="historyLimit"):
+        common(config(irc={"historyLimit": "x"}), "irc", "default")
 
 
 def test_an_open_door_must_say_that_it_is_for_everybody() -> None:

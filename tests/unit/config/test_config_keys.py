@@ -112,6 +112,14 @@ def test_a_key_in_the_wrong_place_is_told_where_it_belongs() -> None:
     assert unknown_key(("qqqqqqqq",)).fix == ""
 
 
+def test_a_key_that_spells_a_path_is_not_that_path() -> None:
+    section = lookup(("channels",))
+    assert section is not None
+    for key in ("telegram.botToken", "telegram", "telegram: object", "", "teleg"):
+        found = list(check({"telegram": {key: 1}}, section, ("channels",)))
+        assert [one.message for one in found] == ["unknown key"], key
+
+
 def test_a_value_is_never_repeated_in_a_complaint() -> None:
     told = complaints(("gateway", "auth"), "hunter2") + complaints(("gateway", "port"), "hunter2")
     assert told
