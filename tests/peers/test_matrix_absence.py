@@ -132,6 +132,9 @@ def test_what_is_read_a_hundred_times_is_answered_once(synapse: Synapse, people:
             async def __call__(self, *args: Any, **named: Any) -> None:
                 await receive(*args, **named)
 
+            def connected(self) -> None:
+                pass
+
             async def cursor(self) -> Mapping[str, Any] | None:
                 return desk.kept
 

@@ -45,6 +45,10 @@ class Receive(Protocol):
         """
         ...
 
+    def connected(self) -> None:
+        """The service has let us in."""
+        ...
+
     async def cursor(self) -> Mapping[str, Json] | None:
         """How far this channel had read, by what was stored last."""
         ...

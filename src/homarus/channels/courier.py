@@ -317,6 +317,8 @@ class Courier:
                 not_before_ms=end.not_before_ms,
             )
         del self._unwritten[parcel.id]
+        if end.state != "pending":
+            self.owed = max(0, self.owed - 1)
         self._ended(replace(parcel, state=end.state, receipt=end.receipt, why=end.why))
         told, why = self._told(parcel), end.why
         match end.state:

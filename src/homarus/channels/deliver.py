@@ -55,11 +55,14 @@ class Line:
     channel: Channel
     courier: Courier
     problem: str = ""
-    is_up: bool = False  # it runs, and has not failed since it began
+    is_up: bool = False  # its service let it in, and it has not failed since
     since_ms: int = 0
     last_out_ms: int = 0
     restarts: int = 0
     task: asyncio.Task[None] | None = None
+
+    def connect(self) -> None:
+        self.is_up, self.problem = True, ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -175,11 +178,11 @@ class Delivery:
             line.task = group.create_task(work, name=f"channel {line.name}")
 
     async def _attend(self, line: Line, intake: Intake) -> None:
-        channel, receive = line.channel, intake.receiver(line.channel)
+        channel, receive = line.channel, intake.receiver(line.channel, line.connect)
         clock, backoff, fatal = self._clock, self._restart, (ChannelAuthFailed,)
 
         async def run() -> None:
-            line.is_up, line.since_ms = True, clock.now_ms()
+            line.is_up, line.since_ms = False, clock.now_ms()
             await channel.run(receive)
 
         def failed(exc: Exception) -> None:

@@ -86,9 +86,9 @@ class Intake:
         async with self._group:
             yield
 
-    def receiver(self, channel: Channel) -> Receive:
-        """What one channel is given to hand over with."""
-        return _Receiver(self, channel, f"{channel.name}:{channel.account}")
+    def receiver(self, channel: Channel, connected: Callable[[], None] = lambda: None) -> Receive:
+        """What one channel is given to hand over with; `connected`: it was let in."""
+        return _Receiver(self, channel, f"{channel.name}:{channel.account}", connected)
 
     def close(self) -> None:
         """Begin no more answers: what is kept from now on waits for the next start."""
@@ -208,6 +208,7 @@ class _Receiver:
     intake: Intake
     channel: Channel
     name: str
+    connected: Callable[[], None]
 
     async def __call__(
         self,

@@ -51,6 +51,7 @@ class ScriptedChannel:
         stored = await receive.cursor()
         offset: int = stored["offset"] if stored else 0
         async with self._connected():
+            receive.connected()
             while True:
                 told = await self._get("/updates", offset=offset, waitS=POLL_S)
                 for update in told["updates"]:

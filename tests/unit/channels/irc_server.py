@@ -129,6 +129,9 @@ class Desk:
         self.got.append(inbound)
         self._news.set()
 
+    def connected(self) -> None:
+        pass
+
     async def cursor(self) -> Mapping[str, Json] | None:
         return None
 

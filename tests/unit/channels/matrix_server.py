@@ -180,6 +180,9 @@ class Desk:
         if acknowledge:
             await acknowledge()
 
+    def connected(self) -> None:
+        pass
+
     async def cursor(self) -> Mapping[str, Any] | None:
         return self.kept
 

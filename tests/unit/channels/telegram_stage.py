@@ -46,6 +46,9 @@ class Keeper:
             await acknowledge()
         self.news.set()
 
+    def connected(self) -> None:
+        pass
+
     async def cursor(self) -> Mapping[str, Json] | None:
         return self.at
 

@@ -767,3 +767,20 @@ def test_another_accounts_parcels_are_left_alone(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING):
         carry(service, body)
     assert caplog.text == ""
+
+
+def test_what_is_still_owed_is_counted() -> None:
+    gate = asyncio.Event()
+    service = Carrier(None, gate)
+
+    async def body(stage: Stage) -> None:
+        await stage.post("1", "2", "3")
+        await stage.until("1", "sent")
+        await stage.settle()
+        assert stage.courier.owed == 2
+        gate.set()
+        await stage.until("3", "sent")
+        await stage.settle()
+        assert stage.courier.owed == 0
+
+    carry(service, body)

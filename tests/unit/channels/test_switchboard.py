@@ -46,6 +46,7 @@ class Account:
         self.runs += 1
         if self.token == "bad":
             raise ChannelAuthFailed("the token is refused")
+        receive.connected()
         await receive(Inbound(f"m{self.runs}", Address(self.name, "c", self.account), "ann", "hi"))
         await asyncio.Event().wait()
 

@@ -61,7 +61,7 @@ def test_a_channel_has_its_own_settings_beside_those_of_all() -> None:
     ("section", "words"),
     [
         ({"callSign": "R1", "powr": 9}, "channels.radio.powr: there is no such setting (did you"),
-        ({"callSign": "R1", "allowfrom": []}, "did you mean allowFrom?"),
+        ({"callSign": "R1", "allowfrom": []}, "did you mean allowFrom or"),
         ({"callSign": "R1", "common": {}}, "channels.radio.common: there is no such setting"),
         ({"callSign": 1}, "channels.radio.callSign: "),
         ({"callSign": "R1", "historyLimit": "x"}, "channels.radio.historyLimit: "),

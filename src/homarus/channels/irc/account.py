@@ -73,6 +73,7 @@ class IrcChannel:
             hearing = Hearing(self.name, self.account, self._settings, presence)
             self._presence = presence
             self._changed()
+            receive.connected()
             try:
                 async with task_group() as group:
                     group.create_task(self._hand_over(receive), name="irc: handing over")

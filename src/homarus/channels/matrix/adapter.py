@@ -67,6 +67,7 @@ class Matrix:
             async with task_group() as group:
                 self._here = account
                 self._ready.set()
+                receive.connected()
                 reader = Reader(
                     account,
                     self._settings,

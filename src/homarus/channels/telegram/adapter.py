@@ -89,6 +89,7 @@ class Telegram:
     async def run(self, receive: Receive) -> None:
         async with self._api.in_use():
             me = await self._introduce()
+            receive.connected()
             self._reader = Reader(
                 self.name, self.account, me, self._settings.reaction_notifications
             )
