@@ -14,7 +14,9 @@ from pathlib import Path
 
 from bench.figure import ROOT, Figure, at_usual_pace, slowness, weather_ms
 
-BENCHES = ("start", "turns", "stream", "wires", "transcript", "prompt", "gateway", "channels")
+BENCHES = (
+    "start", "turns", "stream", "wires", "transcript", "prompt", "gateway", "channels", "lines",
+)  # fmt: skip
 LOOKS = 3
 _LOOK_S = 0.25  # between two looks at how fast the machine is: a hundredth of its time
 LIMITS = Path(__file__).parent / "limits.toml"

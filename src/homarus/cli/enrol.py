@@ -85,7 +85,7 @@ def add(
         return
     effect = f"; {changed.effect}" if changed.effect else ""
     click.echo(f"{channel}:{name} is in {_short(changed.file)}{effect}.")
-    for line in _next_steps(channel, policy, is_served=bool(changed.effect)):
+    for line in _next_steps(channel, policy, is_served=is_running(Reach())):
         click.echo(line)
 
 
