@@ -40,6 +40,7 @@ from homarus.sessions.notices import Notices
 from homarus.sessions.queue import pause_ms
 from homarus.sessions.reception import Reception
 from homarus.sessions.reset import is_fresh
+from homarus.sessions.send_policy import is_mute
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Store
 from homarus.store.journal import Accepted
@@ -108,6 +109,7 @@ class App:
             posted=delivery.nudge,
             hear=commands.hear,
             pause_ms=lambda row: pause_ms(self.loaded.config.messages.inbound, row),
+            mute=self._is_mute,
         )
         self.accept, self.put = self._reception.accept, self._reception.put
         self.waiting, self.nudge = self._reception.waiting, delivery.nudge
@@ -199,6 +201,11 @@ class App:
         given = {"thinking": thinking, "anew": anew}
         config, limit = self.loaded.config, carries.text_limit
         return shape_reply(config, session, inbound, text_limit=limit, **given)
+
+    def _is_mute(self, key: str, inbound: Inbound) -> bool:
+        """Whether a chat is told nothing; a session that was not at hand says nothing itself."""
+        rules = self.loaded.config.session.send_policy
+        return is_mute(rules, key, self.sessions.entry(key), inbound)
 
     def _sent(self, message: Outbound, error: str) -> None:
         self._group.create_task(self.hooks.message_sent(message, error), name="message sent")

@@ -268,12 +268,13 @@ def _paired_in_a_room(folder: Path) -> str:
 
 def _no_chat_type(folder: Path) -> str:
     everybody: Mapping[str, Json] = {"dmPolicy": "open", "allowFrom": ["*"]}
-    reaction = _direct(STRANGER, "[reacted with 👍 to message 5]")
-    for kind in ("", "unknown", None):
-        untold = replace(reaction, occasion=Occasion(kind=kind))  # type: ignore[arg-type]  # a service may say anything
+    text = "[reacted with 👍 to message 5]"
+    for kind in ("", "unknown", None):  # a service may say anything
+        untold = _direct(STRANGER, text, kind=kind)
         if problem := _is_out(_try(folder, everybody, untold)):
             return problem
-    return _is_out(_try(folder, everybody, replace(reaction, address=Address("telegram", GROUP))))
+    in_group = replace(_direct(STRANGER, text), address=Address("telegram", GROUP))
+    return _is_out(_try(folder, everybody, in_group))
 
 
 def _bots(folder: Path) -> str:

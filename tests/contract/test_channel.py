@@ -1,14 +1,14 @@
 """What every channel promises (channels/base.py), over every channel there is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pytest
 
-from homarus.channels.base import Acknowledge, Channel, LooksUp
+from homarus.channels.base import Channel, LooksUp
 from homarus.channels.deliver import Delivery
 from homarus.channels.intake import Intake, by_route
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
@@ -16,7 +16,7 @@ from homarus.core.message import Address, Inbound, Outbound
 from homarus.store.journal import Accepted, Journal
 from homarus.testing import scripted_channel
 from homarus.testing.clock import FakeClock
-from homarus.testing.fakes import ListChannel
+from homarus.testing.fakes import Desk, ListChannel
 from homarus.testing.ledger import FLAVOURS, Flavour, Ledger, Offer, Trouble
 from homarus.testing.memory_store import MemoryStore
 from homarus.testing.scripted_channel import ScriptedChannel, make_channel
@@ -95,46 +95,17 @@ def run(request: pytest.FixtureRequest) -> Run:
     return lambda body: asyncio.run(main(body))
 
 
-@dataclass
-class Desk:
-    """A Receive that writes down what it is handed, and fails as told."""
+class Slow(Desk):
+    """Keeps nothing before its gate is open."""
 
-    failures: list[Exception] = field(default_factory=list)
-    got: list[Inbound] = field(default_factory=list)
-    kept: Mapping[str, Any] | None = None
-    gate: asyncio.Event | None = None
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
 
-    async def __call__(
-        self,
-        inbound: Inbound,
-        cursor: Mapping[str, Any] | None = None,
-        acknowledge: Acknowledge | None = None,
-    ) -> None:
-        self.got.append(inbound)
-        self._news.set()
-        if self.failures:
-            raise self.failures.pop(0)
-        if self.gate:
-            await self.gate.wait()
-        self.kept = cursor or self.kept
-        if acknowledge:
-            await acknowledge()
-
-    def connected(self) -> None:
-        pass
-
-    async def cursor(self) -> Mapping[str, Any] | None:
-        return self.kept
-
-    async def read_to(self, cursor: Mapping[str, Any]) -> None:
-        self.kept = cursor
-
-    async def received(self, count: int) -> list[Inbound]:
-        while len(self.got) < count:
-            self._news.clear()
-            await self._news.wait()
-        return self.got
+    async def __call__(self, *args: Any, **named: Any) -> None:
+        self.asked.set()
+        await self.gate.wait()
+        await super().__call__(*args, **named)
 
 
 async def wait_for(holds: Callable[[], bool]) -> None:
@@ -178,13 +149,14 @@ def test_what_is_written_arrives_whole_and_in_order(run: Run) -> None:
 
 def test_what_could_not_be_kept_is_offered_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
-        desk = Desk(failures=[DiskFull("no room")])
+        desk = Desk(DiskFull("no room"))
         peer.write("hello", "1")
         async with running(peer.channel, desk) as task:
             await asyncio.wait([task])  # it raised, to be restarted
+        assert not desk.failures and not desk.got  # it was offered
         async with running(peer.channel, desk):
-            again = await desk.received(2)
-        assert [one.id for one in again] == ["1", "1"]
+            await desk.received(1)
+        assert desk.ids == ["1"]
 
     run(body)
 
@@ -239,12 +211,12 @@ def test_cancelling_ends_a_channel_and_it_can_run_again(run: Run) -> None:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> None:
     async def body(peer: LedgerPeer) -> None:
-        desk = Desk(gate=asyncio.Event())
+        desk = Slow()
         peer.write("hello", "1")
         message = peer.ledger.books.messages["1"]
         async with running(peer.channel, desk):
-            await desk.received(1)
-            assert desk.gate and message.acked_s == 0
+            await desk.asked.wait()
+            assert message.acked_s == 0
             desk.gate.set()
             await wait_for(lambda: message.acked_s > 0)
             peer.write("more", "2")

@@ -13,7 +13,7 @@ from tests.style.rules import ROOT, tracked
 DOCUMENTS = [p for p in tracked() if p.suffix == ".md" and "data" not in p.parts]
 OURS = [p for p in DOCUMENTS if p.is_relative_to(ROOT / "docs") or p.parent == ROOT]
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```(?:console|sh|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
 def anchors(text: str) -> set[str]:
@@ -41,7 +41,7 @@ def broken_links(page: Path, text: str) -> list[str]:
 def commands_in(text: str) -> list[list[str]]:
     """Command lines in the code blocks of a page, prompts and comments taken off."""
     lines = [line for block in _FENCE.findall(text) for line in block.splitlines()]
-    typed = [line.removeprefix("$ ") for line in lines if line.strip()]
+    typed = [line.strip().removeprefix("$ ") for line in lines if line.strip()]
     return [words for line in typed if (words := shlex.split(line, comments=True))]
 
 
@@ -99,6 +99,9 @@ def test_a_command_that_does_not_exist_is_found() -> None:
     assert "no command gte" in unknown_command(["homarus", "config", "gte"])
     assert "no option --jsn" in unknown_command(["homarus", "agent", "--jsn"])
     assert commands_in("```console\n$ homarus chat  # talk\n```\n") == [["homarus", "chat"]]
+    assert commands_in("1. Do:\n\n   ```console\n   $ homarus chat\n   ```\n") == [
+        ["homarus", "chat"]
+    ]
 
 
 def test_the_readme_shows_the_two_commands_a_newcomer_needs() -> None:

@@ -77,8 +77,7 @@ class IrcPeer:
     def come_up(self) -> None:
         self.server.start()
         self._enter()
-        ann = self._people[ANN]
-        ann.wait(lambda: ann.saw("join", by=self.nick), GUARD_S)
+        self._people[ANN].wait(self._is_back, GUARD_S)
 
     def be_slow(self) -> None:
         self.server.freeze()
@@ -97,6 +96,12 @@ class IrcPeer:
         for person in self._people.values():
             person.leave()
         self._running.__exit__(None, None, None)
+
+    def _is_back(self) -> bool:
+        """Whether the bot came into the room, after Ann or before her."""
+        ann = self._people[ANN]
+        named = [event["text"].split() for event in ann.saw("names", target=self.room)]
+        return bool(ann.saw("join", by=self.nick)) or any(self.nick in names for names in named)
 
     def _enter(self) -> None:
         for nick in (ANN, EVE):

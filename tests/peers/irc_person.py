@@ -29,6 +29,9 @@ def make(nick: str) -> Any:
             tell("message", by=message.source.partition("!")[0], target=target, text=text)
         if message.command == "MODE":
             tell("mode", target=message.params[0], text=" ".join(map(str, message.params[1:])))
+        if message.command == 353:  # who is in a room that we enter
+            names = " ".join(name.lstrip("@+") for name in message.params[-1].split())
+            tell("names", target=message.params[-2], text=names)
         await read(message)
 
     async def on_notice(target: str, by: str, message: str) -> None:

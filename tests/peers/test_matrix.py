@@ -12,7 +12,8 @@ import pytest
 from homarus.channels.matrix.api import Homeserver, Refused
 from homarus.core.errors import MediaTooLarge, SendFailed
 from homarus.core.message import Address, Media
-from tests.peers.matrix_bot import Bot, Desk, new_bot, out, reading, running
+from homarus.testing.fakes import Desk
+from tests.peers.matrix_bot import Bot, new_bot, out, reading, running
 from tests.peers.synapse import MAX_UPLOAD_BYTES, WAIT_S, People, Person, Synapse
 
 pytestmark = pytest.mark.peers
@@ -41,6 +42,14 @@ class Stage:
         return await asyncio.to_thread(
             self.bot.server.ask, method, f"/_matrix/client{path}", data, self.bot.token
         )
+
+    async def until(self, what: str, holds: Callable[[list[Any]], bool]) -> None:
+        """Wait until what the person was told in the room is so."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                if holds(await self.person.do(what, room=self.room)):
+                    return
+                await asyncio.sleep(0.02)
 
     async def seen(self, event_id: str) -> dict[str, Any]:
         """An event of ours, as matrix-nio understood it."""
@@ -107,16 +116,11 @@ def test_a_person_sees_that_a_message_was_read_and_that_we_are_typing(scene: Sce
         to = Address("matrix", stage.room)
         event = await stage.person.say(stage.room, "hello")
         await stage.desk.received(1)
+        await stage.until("read", lambda read: f"{stage.bot.id} {event}" in read)
         await stage.channel.show_typing(to, on=True)
+        await stage.until("typing", lambda signs: [stage.bot.id] in signs)
         await stage.channel.show_typing(to, on=False)
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                read = await stage.person.do("read", room=stage.room)
-                signs = await stage.person.do("typing", room=stage.room)
-                was_read = f"{stage.bot.id} {event}" in read
-                if was_read and [stage.bot.id] in signs and signs[-1] == []:
-                    break
-                await asyncio.sleep(0.02)
+        await stage.until("typing", lambda signs: signs[-1] == [])
 
     scene.play(body)
 

@@ -14,8 +14,9 @@ from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendF
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise
 from homarus.store.journal import Accepted
+from homarus.testing.fakes import Desk
 from homarus.testing.memory_store import MemoryStore
-from tests.peers.matrix_bot import Bot, Desk, new_bot, out, reading, running
+from tests.peers.matrix_bot import Bot, new_bot, out, reading, running
 from tests.peers.synapse import WAIT_S, People, Person, Synapse, running_synapse
 
 pytestmark = pytest.mark.peers

@@ -10,7 +10,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ import pytest
 from homarus.channels.http import Api
 from homarus.core.errors import SendFailed
 from homarus.core.message import Address, Button, Extras, Json, Media, Outbound
+from homarus.testing.fakes import Desk
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from homarus.testing.telegram_server.methods import METHODS
 from tests.peers.install import npm, venv
-from tests.unit.channels.telegram_stage import Keeper, bot, running, send, to
+from tests.unit.channels.telegram_stage import bot, running, send, to
 
 pytestmark = pytest.mark.peers
 
@@ -89,12 +90,12 @@ def test_the_library_understands_every_answer_and_every_update_of_the_fake(
 async def whole_session(file: Path) -> TelegramServer:
     """Everything that people and our bot can do, once."""
     async with TelegramServer() as telegram:
-        keeper, channel = (
-            Keeper(),
+        desk, channel = (
+            Desk(),
             bot(telegram, commands=(("new", "Start anew"),), reactionNotifications="all"),
         )
         people_begin(telegram)
-        async with running(channel, keeper):
+        async with running(channel, desk):
             await telegram.until_heard(WAIT_S)
             for text in ('<b>x</b> <pre><code class="language-py">y</code></pre>', "<i>z"):
                 await send(channel, text, reply_to="1")
@@ -111,15 +112,13 @@ async def whole_session(file: Path) -> TelegramServer:
             await channel.delete(to(), asked.message_id)
             await refusals(telegram, channel)
             await telegram.until_called("answerCallbackQuery", wait_s=WAIT_S)
-            await channel.fetch(
-                keeper.kept[-1].media[0] if keeper.kept[-1].media else photo(keeper), 99
-            )
+            await channel.fetch(desk.got[-1].media[0] if desk.got[-1].media else photo(desk), 99)
         await bare_calls(telegram)
         return telegram
 
 
-def photo(keeper: Keeper) -> Media:
-    return next(media for one in keeper.kept for media in one.media)
+def photo(desk: Desk) -> Media:
+    return next(media for one in desk.got for media in one.media)
 
 
 def people_begin(telegram: TelegramServer) -> None:
@@ -204,8 +203,13 @@ def test_the_librarys_own_client_talks_with_the_fake(library: Path) -> None:
             process = await asyncio.create_subprocess_exec(
                 library, *asked, stdout=asyncio.subprocess.PIPE, env={}
             )
-            async with asyncio.timeout(WAIT_S):
-                told, _ = await process.communicate()
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    told, _ = await process.communicate()
+            finally:
+                with suppress(ProcessLookupError):  # it has ended, as it should
+                    process.kill()
+                await process.wait()
             found: dict[str, Any] = json.loads(told)
             return found
 
@@ -260,8 +264,8 @@ def test_a_message_in_and_an_answer_out_by_a_server_nobody_here_wrote() -> None:
     async def main(url: str) -> None:
         person = Api("telegram-test-api", url)
         server = TelegramServer(token=TOKEN)
-        keeper, channel = Keeper(), bot(server, apiRoot=url)
-        async with running(channel, keeper):
+        desk, channel = Desk(), bot(server, apiRoot=url)
+        async with running(channel, desk):
             said: Json = {
                 "botToken": TOKEN,
                 "date": 1_780_000_000,
@@ -271,7 +275,7 @@ def test_a_message_in_and_an_answer_out_by_a_server_nobody_here_wrote() -> None:
                 "entities": [{"type": "bot_command", "offset": 0, "length": 6}],
             }
             await person.send_json("POST", "/sendCommand", said)
-            (heard,) = await keeper.until(1)
+            (heard,) = await desk.received(1)
             assert (heard.sender, heard.text, heard.address.chat) == ("5", "/start now", "5")
             receipt = await send(channel, "<b>hi</b>", chat=5, reply_to=heard.id)
             await channel.edit(to(5), receipt.message_id, "hi!")

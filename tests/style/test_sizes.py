@@ -16,7 +16,7 @@ SMALL_FILES = {"agent/loop.py": 300, "app.py": 330}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 350,
+    "": 380,
     "agent": 9_400,
     "channels": 11_500,
     "cli": 4_900,

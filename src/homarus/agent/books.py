@@ -19,7 +19,7 @@ from homarus.core.text import one_line
 from homarus.plugins.caller import Hooks
 from homarus.sessions.session import Also, Session
 from homarus.store.base import Entry, Spent, Store, Unit
-from homarus.store.journal import Accepted, Lease
+from homarus.store.journal import Accepted, Lease, Parcel
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Books:
         hooks: Hooks,
         stranded: Stranded,
     ) -> None:
-        self.letters = Letters(rows[0], pack=pack, hooks=hooks, now_ms=now_ms)
+        self.letters = Letters(rows[0], lease, pack=pack, hooks=hooks, now_ms=now_ms)
         self._stranded = stranded
         self._store, self._journal, self._lease = store, store.journal, lease
         self._posted, self._now_ms = posted, now_ms
@@ -58,6 +58,11 @@ class Books:
     @property
     def run(self) -> str:
         return self._first.id
+
+    @property
+    def attempt(self) -> str:
+        """A name for this attempt at the run that no other has."""
+        return f"{self.run}:{self._lease.token}"
 
     def note_call(self, call: Call) -> None:
         """A model was asked: the next unit says so."""
@@ -94,8 +99,7 @@ class Books:
             unit.post(*parcels)
 
         await session.append(*messages, also=also)
-        if parcels:
-            self._post()
+        self._post(parcels)
         for message in messages:
             if row := self._taken.pop(id(message), None):
                 self._ids.append(row.id)
@@ -139,12 +143,12 @@ class Books:
 
         await session.append(reply, also=also)
         fault("reply.saved")
-        if parcels:
-            self._post()
+        self._post(parcels)
 
-    def _post(self) -> None:
+    def _post(self, parcels: Sequence[Parcel]) -> None:
         self.letters.posted()
-        self._posted()
+        if parcels:
+            self._posted()
 
     async def report(self, why: str, told: str) -> None:
         """There is no answer: the sender is told `told`, and the journal why.
@@ -172,5 +176,4 @@ class Books:
             log.exception("run %s ended, and that could not be written down", self.run)
             self._stranded(ids)
             return
-        if parcels:
-            self._post()
+        self._post(parcels)

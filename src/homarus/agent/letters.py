@@ -17,7 +17,7 @@ from homarus.core.message import NO_EXTRAS, Extras, Inbound, Media, Message, Out
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal
-from homarus.store.journal import Accepted, Parcel
+from homarus.store.journal import Accepted, Lease, Parcel
 
 log = logging.getLogger(__name__)
 
@@ -70,13 +70,14 @@ class Letters:
     """The parcels of one run."""
 
     def __init__(
-        self, row: Accepted, *, pack: Pack, hooks: Hooks, now_ms: Callable[[], int]
+        self, row: Accepted, lease: Lease, *, pack: Pack, hooks: Hooks, now_ms: Callable[[], int]
     ) -> None:
         self._row, self._pack, self._hooks, self._now_ms = row, pack, hooks, now_ms
         self._telling = Telling()
         self._pace = Pace(None, row.id)
         # Counts all parts: no two have the same id, also of two attempts when one has sent some.
-        self._number = row.attempts * _ROOM
+        # Attempts are counted anew when a person has a message tried again; leases are not.
+        self._number = (lease.token - 1) * _ROOM if row.entry else 0
         self._due_ms = 0
         self._held = self._taken = False
 

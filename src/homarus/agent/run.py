@@ -12,7 +12,7 @@ from homarus.agent.context.compact import Compaction
 from homarus.agent.context.conversation import Conversation, Views
 from homarus.agent.context.render import turn_limit
 from homarus.agent.letters import Pack, Show, Telling
-from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, last_chat
+from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place
@@ -60,8 +60,9 @@ from homarus.plugins.values import Where
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
+from homarus.sessions.last_route import last_chat
 from homarus.sessions.levels import think_level, think_levels
-from homarus.sessions.send_policy import send_policy
+from homarus.sessions.send_policy import is_mute
 from homarus.sessions.session import Session, Sessions
 from homarus.store.base import Entry, Store, Unit
 from homarus.store.journal import Accepted
@@ -281,14 +282,15 @@ class Runner:
             agent.id, live.key, live.run_id, str(agent.workspace), inbound.address.channel
         )
         session = live.session = await self._open(rows[0], inbound, agent, live.where)
-        mute = self._is_mute(session, inbound)
+        rules = self._config().session.send_policy
+        mute = is_mute(rules, session.key, session.record.data, inbound)
         books.letters.begin(Telling(mute=mute))  # also of what goes wrong before more is known
         provider, model = await self._connect(_wish(agent, session, wishes.model))
         thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
         anew = "" if session.is_used or rows[0].entry else session.session_id
         live.shape = self._shape(session, inbound, thinking, anew)
         if live.shape and not mute:
-            live.show = self._show(rows, live.run_id, live.shape)
+            live.show = self._show(rows, books, live.shape)
         attach = partial(self._mail.attach, workspace=agent.workspace) if self._mail else None
         books.letters.begin(Telling(live.shape, live.show, attach, mute))
         live.tell(RunStarted(provider=model.provider, model=model.id))
@@ -336,15 +338,13 @@ class Runner:
             usage=origin.usage,
         )
 
-    def _is_mute(self, session: Session, inbound: Inbound) -> bool:
-        """Whether nothing is said in the chat a message came from."""
-        rules, place = self._config().session.send_policy, inbound.address.channel
-        kind, entry = inbound.occasion.kind, session.record.data
-        return send_policy(rules, session.key, entry, channel=place, chat_type=kind) == "deny"
-
-    def _show(self, rows: Sequence[Accepted], run: str, shape: Shape) -> Show | None:
+    def _show(self, rows: Sequence[Accepted], books: Books, shape: Shape) -> Show | None:
+        """Show the run to its chat: its words where no hook has a say in them."""
         asked = [row.inbound for row in rows if row.inbound]
-        return self._present(asked, run, lambda: shape.preview, shape.manner.typing_interval_s)
+        look = str if self._hooks.has("message_sending") else lambda: shape.preview
+        # Under the name of an earlier attempt stands what was sent since: it is not shown anew.
+        run = books.attempt if shape.posts and rows[0].entry else books.run
+        return self._present(asked, run, look, shape.manner.typing_interval_s)
 
     async def _open(self, row: Accepted, inbound: Inbound, agent: Agent, where: Where) -> Session:
         """The session a message belongs to, begun anew when its time is over."""

@@ -13,15 +13,19 @@ installed is MissingExtra, raised there.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 from homarus.core.value import dataclass
 
+if TYPE_CHECKING:  # who has no channels does not load what their settings are
+    from homarus.config.channels import RetrySettings
+
 Dialect: TypeAlias = Literal[
     "markdown", "plain", "telegram", "matrix", "irc", "slack", "whatsapp", "signal", "discord"
 ]
+TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
 # Tells the service that a message was read.
 Acknowledge: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -66,6 +70,17 @@ class Retry:
     least_s: float = 0.4
     most_s: float = 30.0
     jitter: float = 0.1
+
+    @classmethod
+    def as_set(cls, said: "RetrySettings") -> "Retry":
+        """As an account's settings say, else as it is usual."""
+        usual = cls()
+        return cls(
+            usual.attempts if said.attempts is None else said.attempts,
+            usual.least_s if said.min_delay_ms is None else said.min_delay_ms / 1000,
+            usual.most_s if said.max_delay_ms is None else said.max_delay_ms / 1000,
+            usual.jitter if said.jitter is None else said.jitter,
+        )
 
 
 @dataclass(frozen=True, slots=True)

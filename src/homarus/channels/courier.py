@@ -260,9 +260,10 @@ class Courier:
             return await self._end(parcel, lease, _End("pending", str(exc)))
         except SendFailed as exc:
             if parcel.extras.replaces and not exc.retryable:
-                # What it was to replace is gone: it is a message of its own.
+                # What it was to replace is gone: it is a message of its own, and may have been
+                # sent as such by an earlier try.
                 extras = replace(parcel.extras, replaces="")
-                return await self._send(replace(parcel, extras=extras), lease)
+                return await self._carry(replace(parcel, extras=extras), lease)
             again = self._later(parcel, str(exc), exc.after_s)
             return await self._end(
                 parcel, lease, again if exc.retryable else _End("dead", str(exc))

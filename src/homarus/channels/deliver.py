@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from homarus.channels.base import Capabilities, Channel
+from homarus.channels.base import TTL_MS, Capabilities, Channel
 from homarus.channels.courier import Courier
 from homarus.channels.intake import Intake
-from homarus.channels.packing import TTL_MS, answering, pack
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelAuthFailed, UserError
@@ -89,6 +88,7 @@ class Delivery:
         self._config, self._sent = config, sent
         self._journal, self._clock, self._restart = journal, clock, restart
         self._lines: dict[tuple[str, str], Line] = {}
+        self._able: dict[tuple[str, str], Capabilities] = {}  # of lines that are closed
         self._unknown: dict[str, Parcel] = {}
         self._live: tuple[asyncio.TaskGroup, Intake] | None = None  # while it runs
         for channel in channels:
@@ -98,6 +98,10 @@ class Delivery:
     def lines(self) -> tuple[Line, ...]:
         """Every channel and how it is."""
         return tuple(self._lines.values())
+
+    def line(self, channel: str, account: str) -> Line | None:
+        """One account at work."""
+        return self._lines.get((channel, account))
 
     async def run(self, intake: Intake) -> None:
         """Receive and deliver, until cancelled. What is due then is still sent, within reason."""
@@ -123,6 +127,8 @@ class Delivery:
     async def close(self, channel: str, account: str) -> None:
         """Have done with one account; what it still has to carry waits in the journal."""
         line = self._lines.pop((channel, account), None)
+        if line:
+            self._able[line.key] = line.channel.capabilities
         if line and line.task:
             line.task.cancel()
             await asyncio.wait([line.task])
@@ -138,13 +144,15 @@ class Delivery:
         """The reply to a message, as parcels; none for a sender who reads the transcript.
 
         A chat of which an earlier reply may be missing is told so first. What a channel that is
-        not here should carry waits for it, where a person can see it.
+        not here should carry waits for it, where a person can see it; one that is begun anew at
+        this moment gets it as it takes it.
         """
         to = inbound.address
         capabilities = self.capabilities(to)
         if capabilities is None:
             return []
-        from homarus.config.channels import common  # for who has channels
+        from homarus.channels.packing import answering, pack  # for who has channels
+        from homarus.config.channels import common
 
         at_ms, settings = self._clock.now_ms(), common(self._config(), to.channel, to.account)
         unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
@@ -156,12 +164,14 @@ class Delivery:
         """What a reply may be like on its way there; None where nobody carries it."""
         if to.channel in UNCARRIED:
             return None
-        line = self._lines.get((to.channel, to.account))
-        return line.channel.capabilities if line else Capabilities()
+        line = self.line(to.channel, to.account)
+        if line is None:
+            return self._able.get((to.channel, to.account), Capabilities())
+        return line.channel.capabilities
 
     def _note(self, parcel: Parcel) -> None:
         """Remember what is unknown, without its words, for as long as it is."""
-        line = self._lines.get((parcel.address.channel, parcel.address.account))
+        line = self.line(parcel.address.channel, parcel.address.account)
         if line and parcel.state == "sent":
             line.last_out_ms = self._clock.now_ms()
         if parcel.state in {"sent", "dead"}:

@@ -8,29 +8,20 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-
-from homarus.channels.roster import Kind
-from homarus.config.channels import DEFAULTS, merged
+from homarus.config.channels import DEFAULTS, accounts_in, merged
 from homarus.config.document import KeyPath, Value
-from homarus.config.edit import set_path, show_path, unset_path
-from homarus.core.errors import ConfigError, UnknownName, UserError
-from homarus.core.keys import normalize_account_id
+from homarus.config.edit import set_path, unset_path
+from homarus.core.errors import UnknownName, UserError
+from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import nearest
 
-USUAL: Final = "default"
 _OPEN_REFERENCE: Final = re.compile(r"(?<!\$)\$\{[A-Z_][A-Z0-9_]*\}")
 
 
 def accounts_of(tree: Mapping[str, Any], channel: str) -> tuple[str, ...]:
     """The accounts that a config names, as they are called everywhere; none without a section."""
     section = _section(tree, channel)
-    if section is None:
-        return ()
-    names = section.get("accounts")
-    if not isinstance(names, Mapping) or not names:
-        return (USUAL,)
-    return tuple(dict.fromkeys(normalize_account_id(name) for name in names))
+    return () if section is None else accounts_in(section)
 
 
 def add_account(
@@ -40,12 +31,12 @@ def add_account(
     new: Value = dict(tree)
     if _has_parts(tree, channel):
         where = _own(tree, channel, account)
-    elif account == USUAL:
+    elif account == DEFAULT_ACCOUNT:
         where = ("channels", channel)
     else:
         where = ("channels", channel, "accounts", account)
         if accounts_of(tree, channel):  # the one that was there alone gets its name
-            new = set_path(new, ("channels", channel, "accounts", USUAL), {})
+            new = set_path(new, ("channels", channel, "accounts", DEFAULT_ACCOUNT), {})
     if account not in accounts_of(tree, channel):
         new = set_path(new, where, {} if "accounts" in where else {"enabled": True})
     if merged(_channels(new), channel, account).get("enabled") is False:
@@ -74,21 +65,6 @@ def delete_account(tree: Mapping[str, Any], channel: str, account: str | None) -
     return unset_path(dict(tree), where)
 
 
-def check_account(kind: Kind, channels: Mapping[str, Any], channel: str, account: str) -> Any:
-    """An account's settings as its channel reads them; ConfigError names what is wrong."""
-    try:
-        return kind.Settings.read(merged(channels, channel, account))
-    except ValidationError as exc:
-        error = exc.errors(include_url=False, include_input=False)[0]
-        key = show_path(("channels", channel, *error["loc"]))
-        fix = ""
-        if error["type"] == "extra_forbidden":
-            close = nearest(str(error["loc"][-1]), kind.Settings.keys())
-            fix = f"did you mean {' or '.join(close)}?" if close else ""
-            raise ConfigError(f"{channel} has no such setting", key=key, fix=fix) from None
-        raise ConfigError(error["msg"], key=key) from None
-
-
 def has_open_references(value: Value) -> bool:
     """Whether a `${NAME}` in it was not filled in: its variable is not set here."""
     if isinstance(value, Mapping):
@@ -106,7 +82,7 @@ def _place(tree: Mapping[str, Any], channel: str, account: str | None) -> KeyPat
         fix = f"there is {', '.join(channels)}" if channels else "none is configured"
         raise UserError(f"the config has no channel {channel!r}", fix=fix)
     if account is None or not _has_parts(tree, channel):
-        if account not in {None, USUAL}:
+        if account not in {None, DEFAULT_ACCOUNT}:
             raise UnknownName("account", str(account), known)
         return "channels", channel
     if account not in known:

@@ -100,7 +100,7 @@ class Gate:
         self._config, self._entry, self._called = config, entry, called
         self._pairings = Pairings(state, clock, wait_s=_LOCK_WAIT_S)
         self._history, self._mentions, self._loops = History(), Mentions(), Loops(clock)
-        self._known: tuple[Config | None, dict[tuple[str, str], AccountSettings]] = (None, {})
+        self._warned_of: Config | None = None
         self._told: OrderedDict[str, str] = OrderedDict()  # challenges, and the messages they met
         self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # of late, and heard
         self._warned: set[str] = set()
@@ -293,15 +293,13 @@ class Gate:
         return replace(verdict, inbound=replace(verdict.inbound, before=said))
 
     def _settings(self, config: Config, channel: str, account: str) -> AccountSettings:
-        if self._known[0] is not config:
-            self._known = (config, {})
+        if self._warned_of is not config:
+            self._warned_of = config
             self._warned.clear()
-        known = self._known[1]
-        if (channel, account) not in known:
-            known[channel, account] = common(config, channel, account)
-            if access.EVERYONE in known[channel, account].allow_from:
-                self._warn(f"everybody may talk to {channel}: its allowFrom has a *")
-        return known[channel, account]
+        settings = common(config, channel, account)
+        if access.EVERYONE in settings.allow_from:
+            self._warn(f"everybody may talk to {channel}: its allowFrom has a *")
+        return settings
 
     def _warn(self, text: str) -> None:
         if len(self._warned) < _MAX_TOLD and text not in self._warned:

@@ -9,13 +9,14 @@ retried, no redirect is followed, and no address or body is logged: some carry a
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from uuid import uuid4
 
 from homarus.core.errors import ChannelError, ConfigError, MediaTooLarge, SendFailed
-from homarus.core.message import Json
+from homarus.core.message import Json, Media
 from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ class Api:
         *,
         proxy: str = "",
     ) -> None:
-        address = urlsplit(base_url)
-        if address.scheme not in {"http", "https"} or not address.hostname:
-            raise ConfigError(f"{name}: {base_url!r} is no address (http://… or https://…)")
-        self._name, self._address = name, address
+        self._name, self._address = name, _address(name, base_url)
         self._headers = dict(headers or {})
         self._proxy = proxy  # else the one that the environment names
         self._peer: Peer | None = None
@@ -121,7 +119,10 @@ class Api:
                 max_bytes = MAX_ANSWER_BYTES
             if announced.isdigit() and int(announced) > max_bytes:
                 raise MediaTooLarge(f"it has {announced} bytes, and {max_bytes} is the most")
-            return Answer(reply.status, reply.headers, await self._read(reply, max_bytes), None)
+            body = await self._read(reply, max_bytes)
+            return Answer(
+                reply.status, reply.headers, body, _json(body) if reply.status >= 300 else None
+            )
 
     async def close(self) -> None:
         """Hang up for good."""
@@ -151,7 +152,8 @@ class Api:
                 yield reply
         except ExchangeFailed as exc:
             if exc.trouble in _NOT_SENT:
-                raise SendFailed(f"{self._name} cannot be reached: {exc}", retryable=True) from exc
+                again = exc.trouble == "unreachable"
+                raise SendFailed(f"{self._name} cannot be reached: {exc}", retryable=again) from exc
             raise ChannelError(f"{self._name} did not answer: {exc}") from exc
         except TimeoutError as exc:
             raise ChannelError(f"{self._name} did not answer within {answer_s:.0f} s") from exc
@@ -176,6 +178,36 @@ class Api:
         return self._peer
 
 
+def _address(name: str, url: str) -> SplitResult:
+    with suppress(ValueError):  # of a port that is none, or of brackets that do not close
+        address = urlsplit(url)
+        if address.scheme in {"http", "https"} and address.hostname and address.port != 0:
+            return address
+    raise ConfigError(f"{name}: {url!r} is no address (http://… or https://…)")
+
+
+async def load(media: Media, max_bytes: int) -> File:
+    """A file of this machine, to be sent; SendFailed when it cannot be read, or is too large."""
+    path = Path(media.path)
+    name = media.name or path.name
+
+    def read() -> bytes:
+        with path.open("rb") as opened:
+            return opened.read(max_bytes + 1)
+
+    try:
+        content = await asyncio.to_thread(read)
+    except (OSError, ValueError) as exc:  # a path with a zero byte is no path
+        raise SendFailed(f"{name} cannot be read: {exc}", retryable=False) from exc
+    if len(content) > max_bytes:
+        raise SendFailed(
+            f"{name} has more than {max_bytes} bytes, which is the most",
+            retryable=False,
+            fix="send a smaller one, or raise the channel's mediaMaxMb",
+        )
+    return File(name, content, media.mime)
+
+
 def path_of(*steps: str) -> str:
     """A path whose steps may hold anything."""
     return "".join(f"/{quote(step, safe='')}" for step in steps)
@@ -189,13 +221,13 @@ def _json(body: bytes) -> Json:
 
 
 def _form(mark: str, fields: Mapping[str, str], files: Mapping[str, File]) -> bytes:
-    parts = [(f'name="{_quoted(name)}"', "", value.encode()) for name, value in fields.items()]
+    parts = [(f'name="{_quoted(name)}"', "", _bytes(value)) for name, value in fields.items()]
     for name, file in files.items():
         mime = file.mime or _guess(file.name)
         what = f'name="{_quoted(name)}"; filename="{_quoted(file.name)}"'
         parts.append((what, f"Content-Type: {mime}\r\n", file.content))
     heads = [
-        f"--{mark}\r\nContent-Disposition: form-data; {what}\r\n{kind}\r\n".encode()
+        _bytes(f"--{mark}\r\nContent-Disposition: form-data; {what}\r\n{kind}\r\n")
         for what, kind, _ in parts
     ]
     body = b"".join(
@@ -207,6 +239,11 @@ def _form(mark: str, fields: Mapping[str, str], files: Mapping[str, File]) -> by
 def _quoted(text: str) -> str:
     """A name that cannot end its quotes or its line."""
     return text.replace("\\", "_").replace('"', "%22").replace("\r", "_").replace("\n", "_")
+
+
+def _bytes(text: str) -> bytes:
+    """Whatever it holds: the name of a file may be no text at all."""
+    return text.encode("utf-8", "replace")
 
 
 def _guess(name: str) -> str:

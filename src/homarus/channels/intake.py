@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeAlias
 
 from homarus.channels.base import Acknowledge, Channel, Receive
@@ -107,7 +106,8 @@ class Intake:
         if isinstance(admitted, Left):
             await self.leave(admitted, cursor)
             return
-        kept = self._keep(admitted, cursor)
+        rows = list[Acceptance]()
+        kept = self._keep(admitted, cursor, rows)
         try:
             # A channel that is stopped meanwhile does not take the message with it: it would be
             # a duplicate when it is offered again, and so never be answered.
@@ -117,8 +117,8 @@ class Intake:
                 await acknowledge()
             fault("intake.acknowledged")
         finally:
-            # Whatever became of the telling.
-            kept.add_done_callback(partial(self._hand_on, admitted))
+            # Whatever became of the telling, and of the copies for other sessions.
+            kept.add_done_callback(lambda _done: self._hand_on(admitted, rows))
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         return await self._journal.cursor(name)
@@ -138,12 +138,20 @@ class Intake:
         if left.parcels:
             self._posted()
 
-    def _keep(self, taken: Taken, cursor: Cursor | None) -> asyncio.Future[list[Acceptance]]:
-        kept: asyncio.Future[list[Acceptance]] = asyncio.get_running_loop().create_future()
+    def _keep(
+        self, taken: Taken, cursor: Cursor | None, rows: list[Acceptance]
+    ) -> asyncio.Future[None]:
+        """Keep it, in a task of its own; `rows` grows as it is kept for one session after another.
+
+        One of them may be kept and the next not: that one would be a duplicate, too, when the
+        message is offered again.
+        """
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def keep() -> None:
             try:
-                kept.set_result([one async for one in self._accept(taken, cursor)])
+                await self._accept(taken, cursor, rows)
+                kept.set_result(None)
             except StoreError as exc:
                 kept.set_exception(exc)  # the channel's to deal with: no bug
             except asyncio.CancelledError:
@@ -154,18 +162,16 @@ class Intake:
         self._group.create_task(contain(name, keep, kept.set_exception), name=name)
         return kept
 
-    async def _accept(self, taken: Taken, cursor: Cursor | None) -> AsyncIterator[Acceptance]:
+    async def _accept(self, taken: Taken, cursor: Cursor | None, rows: list[Acceptance]) -> None:
         """Keep it for each session. The channel has read on when it is kept for the last."""
         *others, last = taken.messages
         at_ms = self._clock.now_ms()
         for session, inbound in others:
-            yield await self._journal.accept(session, inbound, at_ms=at_ms)
-        yield await self._journal.accept(*last, at_ms=at_ms, cursor=cursor)
+            rows.append(await self._journal.accept(session, inbound, at_ms=at_ms))
+        rows.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
 
-    def _hand_on(self, taken: Taken, kept: asyncio.Future[list[Acceptance]]) -> None:
-        if kept.cancelled() or kept.exception():
-            return
-        new = [one.row for one in kept.result() if self._is_new(one)]
+    def _hand_on(self, taken: Taken, rows: Sequence[Acceptance]) -> None:
+        new = [one.row for one in rows if self._is_new(one)]
         if new and taken.welcome:
             taken.welcome()
         if taken.in_turn:
@@ -181,6 +187,8 @@ class Intake:
             answered = self._put(first.session, first)
             if answered:
                 answered.add_done_callback(lambda _done: self._put_in_turn(others))
+            else:
+                self._put_in_turn(others)
 
     def _is_new(self, acceptance: Acceptance) -> bool:
         row = acceptance.row

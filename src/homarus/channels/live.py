@@ -8,16 +8,18 @@ that not for long. What must arrive is a parcel.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from homarus.channels.base import Channel, Reacts, Types
-from homarus.channels.showing import Look, Showing, attempt, sketch_for
-from homarus.channels.typing import Typing
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
+
+if TYPE_CHECKING:  # what shows is loaded by who has something to be shown by
+    from homarus.channels.showing import Look, Showing
+    from homarus.channels.typing import Typing
 
 MAX_ACKS: Final = 1_000
 
@@ -51,13 +53,14 @@ class Live:
         self._asked: OrderedDict[str, list[tuple[Address, str]]] = OrderedDict()  # by run
 
     def show(
-        self, asked: Sequence[Inbound], run: str, look: Look, typing_interval_s: float
-    ) -> Showing | None:
+        self, asked: Sequence[Inbound], run: str, look: "Look", typing_interval_s: float
+    ) -> "Showing | None":
         """Begin to show the run that answers these; None where there is nothing to show it by."""
         to = asked[0].address
         channel = self._channel(to.channel, to.account)
         if channel is None:
             return None
+        from homarus.channels.showing import Showing, sketch_for
         from homarus.config.channels import common
 
         self._remember(run, asked)
@@ -73,7 +76,9 @@ class Live:
         showing.task = self._spawn(f"showing {run}", showing.run)
         return showing if showing.task else None
 
-    def _typing(self, channel: Channel, to: Address, interval_s: float) -> Typing | None:
+    def _typing(self, channel: Channel, to: Address, interval_s: float) -> "Typing | None":
+        from homarus.channels.typing import Typing
+
         if not isinstance(channel, Types):
             return None
         interval_s = min(interval_s, max(1.0, channel.capabilities.typing_s * 0.8))
@@ -85,6 +90,8 @@ class Live:
         channel = self._channel(to.channel, to.account)
         if channel is None or not emoji or not isinstance(channel, Reacts):
             return
+        from homarus.channels.showing import attempt
+
         given = self._spawn(
             "reaction", lambda: attempt("reaction", lambda: channel.react(to, message_id, emoji))
         )
@@ -106,6 +113,7 @@ class Live:
         channel = self._channel(ack.to.channel, ack.to.account)
         if channel is None or not isinstance(channel, Reacts):
             return
+        from homarus.channels.showing import attempt
 
         async def take_back() -> None:
             await asyncio.wait([ack.given])
@@ -120,7 +128,7 @@ class Live:
             while len(self._asked) > MAX_ACKS:
                 self._asked.popitem(last=False)
 
-    def _end(self, showing: Showing) -> None:
+    def _end(self, showing: "Showing") -> None:
         task = showing.task
         if task is None:
             return

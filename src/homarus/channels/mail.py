@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from homarus.channels.base import Channel, Deletes, Edits, Reacts
 from homarus.channels.deliver import Delivery
-from homarus.channels.packing import pack, render
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ToolDenied, ToolError, ToolTimeout
@@ -21,6 +20,7 @@ from homarus.core.message import Address, Extras, Media, Outbound
 from homarus.core.text import one_line
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal
+from homarus.sessions.last_route import last_chat
 from homarus.store.base import Store
 from homarus.store.journal import Parcel
 from homarus.tools.tool import Posted
@@ -78,7 +78,9 @@ class Mailbox:
         from homarus.policy.access import EVERYONE, person_id
 
         where = {"lastChannel": to.channel, "lastTo": to.chat}
-        if await self._store.sessions(agent=agent, where=where, limit=1):
+        talked = await self._store.sessions(agent=agent, where=where)
+        # Two accounts may be on two networks: a name there is not the same person's.
+        if any(last_chat(one.data).account == to.account for one in talked):
             return True
         settings = self._settings(to)
         if to.chat != EVERYONE and to.chat in settings.groups:
@@ -89,13 +91,13 @@ class Mailbox:
         return person_id(to.channel, to.chat) in people - {"", EVERYONE}
 
     async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+        from homarus.channels.packing import pack
+
         channel, settings = self._open(to, "sendMessage")
         _check_files(channel, extras.media)
-        sent = await self._hooks.message_sending(Outbound(to, text, key, extras))
-        if isinstance(sent, Refusal):
-            raise ToolDenied(f"the message is not sent: {sent.reason}")
+        text = await self._let_out(Outbound(to, text, key, extras))
         at_ms, able = self._clock.now_ms(), channel.capabilities
-        parcels = pack(key, sent.text, to, able, settings, extras=extras, at_ms=at_ms)
+        parcels = pack(key, text, to, able, settings, extras=extras, at_ms=at_ms)
         if not parcels:
             raise ToolError("there is nothing in the message", fix="give message or media")
         async with self._store.journal.commit() as unit:
@@ -111,9 +113,13 @@ class Mailbox:
             await channel.react(to, message_id, emoji)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
+        from homarus.channels.packing import render
+
         channel, settings = self._open(to, "editMessage")
         if not isinstance(channel, Edits):
             raise _unable(to, "cannot change a message that was sent")
+        key = f"{message_id}:edit"
+        text = await self._let_out(Outbound(to, text, key, Extras(replaces=message_id)))
         parts = render(text, channel.capabilities, settings, mode="length")
         if len(parts) != 1:
             why = "is empty" if not parts else "is too long for one message"
@@ -128,17 +134,22 @@ class Mailbox:
         async with _asking(to):
             await channel.delete(to, message_id)
 
+    async def _let_out(self, message: Outbound) -> str:
+        """The words as hooks leave them."""
+        sent = await self._hooks.message_sending(message)
+        if isinstance(sent, Refusal):
+            raise ToolDenied(f"the message is not sent: {sent.reason}")
+        return sent.text
+
     def _open(self, to: Address, action: str) -> tuple[Channel, "AccountSettings"]:
         """The account a chat is reached by, if its settings allow this."""
-        found = (line.channel for line in self._delivery.lines)
-        at = (to.channel, to.account)
-        channel = next((one for one in found if (one.name, one.account) == at), None)
-        if channel is None:
+        line = self._delivery.line(to.channel, to.account)
+        if line is None:
             raise ToolError(f"{to.channel}:{to.account} is not at work")
         settings = self._settings(to)
         if settings.actions.get(action) is False:
             raise ToolDenied(f"channels.{to.channel}.actions.{action} is off")
-        return channel, settings
+        return line.channel, settings
 
     def _settings(self, to: Address) -> "AccountSettings":
         from homarus.config.channels import common

@@ -11,8 +11,10 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from typing import Final
 
 from homarus.channels.base import Channel, Fetches
@@ -78,8 +80,9 @@ class Files:
         if path.exists():
             os.utime(path)
             return path, mime
-        half = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123 - by descriptor
+        # The same file may come from two chats at once, each in a thread of its own.
+        half = path.with_name(f".{path.name}.{os.getpid()}.{get_ident()}")
+        with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
         half.replace(path)
         return path, mime
@@ -91,8 +94,9 @@ class Files:
             return
         self._pruned_ms = now_ms
         for path in self._folder.iterdir():
-            if now_ms - path.stat().st_mtime * 1000 > KEEP_MS:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # of another thread, which is done with it
+                if now_ms - path.stat().st_mtime * 1000 > KEEP_MS:
+                    path.unlink()
 
 
 def _lost(media: Media, why: str) -> Media:

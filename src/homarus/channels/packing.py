@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from homarus.channels.base import Capabilities
+from homarus.channels.base import TTL_MS, Capabilities
 from homarus.channels.chunk import ChunkMode
 from homarus.channels.markup import parts
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Media
@@ -20,7 +20,6 @@ from homarus.store.journal import Parcel
 if TYPE_CHECKING:  # who has no channels does not load what their settings are
     from homarus.config.channels import AccountSettings
 
-TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
 _MB: Final = 1_000_000
 _MAX_NAME_CHARS: Final = 80
 

@@ -76,13 +76,10 @@ class Pairings:
         self._troubles: set[str] = set()
 
     def channels(self) -> tuple[str, ...]:
-        """The channels that somebody asked on, or was approved on."""
-        found = set[str]()
-        for path in self._folder.glob("*.json"):
-            head, mark, _ = path.name.rpartition("-")
-            if mark and path.name.endswith("-pairing.json") and _CHANNEL.fullmatch(head):
-                found.add(head)
-        return tuple(sorted(found))
+        """The channels that somebody asked on."""
+        end = "-pairing.json"
+        found = (path.name.removesuffix(end) for path in self._folder.glob(f"*{end}"))
+        return tuple(sorted(filter(_CHANNEL.fullmatch, found)))
 
     def pending(self, channel: str, account: str | None = None) -> tuple[Request, ...]:
         """Who waits, the first first; of all accounts unless one is named."""

@@ -1,6 +1,5 @@
 """A small JSON file that two programs write: read again when it changed, replaced whole."""
 
-import contextlib
 import fcntl
 import json
 import os
@@ -12,6 +11,7 @@ from typing import Final
 
 from homarus.core.errors import StoreError
 from homarus.core.message import Json
+from homarus.core.whole import replace_whole
 from homarus.store.place import Stamp, make_folder, stamp_of
 
 MAX_BYTES: Final = 1 << 20
@@ -44,20 +44,10 @@ class PairingFile:
         """Put this in the file's place, for its owner alone; on disk when this returns."""
         self.read()  # what cannot be read is not overwritten
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         try:
             make_folder(self.path.parent)
-            temporary.unlink(missing_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as opened:
-                opened.write(data)
-                opened.flush()
-                os.fsync(opened.fileno())
-            temporary.replace(self.path)
-            _sync(self.path.parent)
+            replace_whole(self.path, data)
         except OSError as exc:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise StoreError(
                 f"{self.path} was not changed: {exc.strerror or exc}",
                 fix="check the room on its disk and who owns its folder",
@@ -105,11 +95,3 @@ def _take(opened: int, until_s: float) -> None:
             if time.monotonic() > until_s:
                 raise TimeoutError("another program holds it") from None
             time.sleep(_TRY_EVERY_S)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

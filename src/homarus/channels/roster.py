@@ -40,13 +40,8 @@ def known_channels() -> tuple[str, ...]:
 
 def load_channel(name: str) -> Kind:
     """A channel by its name; UnknownName says the nearest ones."""
-    if _NAME.fullmatch(name):
-        module = f"{__package__}.{name.replace('-', '_')}"
-        if find_spec(module) and _is_channel(found := import_module(module)):
-            return cast("Kind", found)
-        for entry in _entries():
-            if entry.name == name:
-                return _load(entry)
+    if found := _find(name):
+        return found
     known = known_channels()
     close = nearest(name.lower(), known)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
@@ -56,9 +51,19 @@ def load_channel(name: str) -> Kind:
 def label(name: str) -> str:
     """A channel's name as people write it; its own for one that is not installed."""
     try:
-        return str(getattr(load_channel(name), "LABEL", name.replace("-", " ").title()))
+        found = _find(name)  # which others there are is slow to tell, and nobody asks
     except UserError:
-        return name
+        found = None
+    return str(getattr(found, "LABEL", name.replace("-", " ").title())) if found else name
+
+
+def _find(name: str) -> Kind | None:
+    if not _NAME.fullmatch(name):
+        return None
+    module = f"{__package__}.{name.replace('-', '_')}"
+    if find_spec(module) and _is_channel(found := import_module(module)):
+        return cast("Kind", found)
+    return next((_load(entry) for entry in _entries() if entry.name == name), None)
 
 
 def _own() -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from homarus.channels import base
-from homarus.channels.base import Capabilities, Channel, Listens, Place, Probes
+from homarus.channels.base import Channel, Listens, Place, Probes
 from homarus.channels.deliver import Delivery, Line
 from homarus.channels.intake import Intake
 from homarus.config.schema import Config
@@ -49,11 +49,10 @@ class LineStatus:
 
 @dataclass(slots=True)
 class _Account:
-    """An account as the config has it; `line` is missing when it is off or cannot be made."""
+    """An account as the config has it; `problem` says why it cannot be made."""
 
     settings: Mapping[str, Any]
     enabled: bool = True
-    name: str = ""
     problem: str = ""
 
 
@@ -75,7 +74,7 @@ class Switchboard:
         self._config, self._delivery, self._intake = config, delivery, intake
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
         self._accounts: dict[tuple[str, str], _Account] = {}
-        self._stopped: set[tuple[str, str]] = set()  # by a person, until the next start
+        self._turn = asyncio.Lock()  # one change after the other
         self._given = frozenset((channel.name, channel.account) for channel in given)
         for channel in given:
             delivery.open(channel)
@@ -93,28 +92,21 @@ class Switchboard:
 
     async def reload(self) -> None:
         """Go by the config as it is now: what is new begins, what is gone or changed ends."""
-        wanted = dict(self._wanted())
-        known = self._accounts
-        for key in [key for key, one in known.items() if one.settings != wanted.get(key)]:
-            await self._delivery.close(*key)
-            del known[key]
-        for key, settings in wanted.items():
-            if key not in known or known[key].problem:  # what was in its way may be gone
-                self._open(key, settings)
-        self._accounts = {key: known[key] for key in wanted}
-
-    async def restart(self, channel: str, account: str) -> None:
-        """Begin one line anew, also one that had stopped."""
-        key = self._known(channel, account)
-        self._stopped.discard(key)
-        await self._delivery.close(*key)
-        self._open(key, self._accounts[key].settings)
+        async with self._turn:
+            wanted = dict(self._wanted())
+            known = self._accounts
+            for key in [key for key, one in known.items() if one.settings != wanted.get(key)]:
+                await self._delivery.close(*key)
+                del known[key]
+            for key, settings in wanted.items():
+                if key not in known or known[key].problem:  # what was in its way may be gone
+                    self._open(key, settings)
+            self._accounts = {key: known[key] for key in wanted}
 
     async def stop(self, channel: str, account: str) -> None:
-        """Have done with one line, until it is restarted or the config changes."""
-        key = self._known(channel, account)
-        self._stopped.add(key)
-        await self._delivery.close(*key)
+        """Have done with one line, until its settings change or the gateway starts."""
+        async with self._turn:
+            await self._delivery.close(*self._known(channel, account))
 
     def status(self) -> tuple[LineStatus, ...]:
         """Every account and how it is."""
@@ -140,13 +132,8 @@ class Switchboard:
 
     def channel(self, channel: str, account: str) -> Channel | None:
         """An account at work."""
-        found = (line.channel for line in self._delivery.lines if line.key == (channel, account))
-        return next(found, None)
-
-    def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
-        """What an account can carry, and what else it can do."""
-        found = self._line(channel, account).channel
-        return found.capabilities, abilities_of(found)
+        line = self._delivery.line(channel, account)
+        return line.channel if line else None
 
     def _wanted(self) -> Sequence[tuple[tuple[str, str], Mapping[str, Any]]]:
         config = self._config()
@@ -165,7 +152,7 @@ class Switchboard:
         self._accounts[key] = account = _Account(settings)
         try:
             account.enabled = _is_on(settings)
-            if account.enabled and key not in self._stopped:
+            if account.enabled:
                 channel = self._make(*key)
                 self._check_path(channel)
                 self._delivery.open(channel)
@@ -212,8 +199,7 @@ class Switchboard:
         return None
 
     def _line(self, channel: str, account: str) -> Line:
-        found = (line for line in self._delivery.lines if line.key == (channel, account))
-        line = next(found, None)
+        line = self._delivery.line(channel, account)
         if line is None:
             problem = self._accounts[self._known(channel, account)].problem
             raise ChannelError(f"{channel}:{account} is off{problem and f': {problem}'}")

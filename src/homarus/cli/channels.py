@@ -22,6 +22,7 @@ from homarus.cli.settings import work
 from homarus.config.load import complete_env, read_raw
 from homarus.config.paths import Paths
 from homarus.core.errors import HomarusError, UserError
+from homarus.core.keys import normalize_account_id
 from homarus.core.message import Json
 from homarus.core.text import one_line, reveal
 
@@ -179,14 +180,16 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
     from homarus.channels.roster import load_channel
 
     config = _config()
+    named = normalize_account_id(account) if account else None
     rows = [
         _able(config, row["channel"], row["account"])
         for row in _configured(config)
-        if channel in {None, row["channel"]} and account in {None, row["account"]}
+        if channel in {None, row["channel"]} and named in {None, row["account"]}
     ]
     if channel and not rows:
         load_channel(channel)
-        raise UserError(f"{channel} is not configured", fix=f"homarus channels add {channel}")
+        what, which = (f"{channel}:{named}", f" --account {named}") if named else (channel, "")
+        raise UserError(f"{what} is not configured", fix=f"homarus channels add {channel}{which}")
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return

@@ -17,7 +17,7 @@ from homarus.config.edit import parse_path
 from homarus.config.load import complete_env
 from homarus.config.paths import Paths, shorten
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.keys import normalize_account_id
+from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.message import Json
 from homarus.core.text import one_line
 
@@ -119,7 +119,9 @@ def _secret(option: str) -> str:
     if sys.stdin.isatty():
         asked: str = click.prompt(option.replace("_", " ").capitalize(), hide_input=True)
         return asked
-    return sys.stdin.readline().strip()
+    if given := sys.stdin.readline().strip():
+        return given
+    raise UserError(f"no {option.replace('_', ' ')} came by standard input", fix="send one line")
 
 
 def _value(text: str) -> Json:
@@ -131,8 +133,8 @@ def _value(text: str) -> Json:
 
 def _check(kind: "Kind", tree: Mapping[str, Any], channel: str, account: str) -> None:
     """Refuse an account that its channel could not be made with, as far as that is known here."""
-    from homarus.channels.enrolment import check_account, has_open_references
-    from homarus.config.channels import merged
+    from homarus.channels.enrolment import has_open_references
+    from homarus.config.channels import merged, read_account
     from homarus.config.variables import substitute
 
     if "$include" in {*tree["channels"], *tree["channels"][channel]}:
@@ -140,7 +142,7 @@ def _check(kind: "Kind", tree: Mapping[str, Any], channel: str, account: str) ->
     paths = find_own(Paths.find(os.environ))
     env, _ = complete_env(paths, os.environ, tree)
     channels = substitute(tree["channels"], env)
-    settings = check_account(kind, channels, channel, account)
+    settings = read_account(channels, channel, account, kind.Settings)
     if not has_open_references(merged(channels, channel, account)):
         from homarus.channels.base import Place
         from homarus.core.clock import SystemClock
@@ -208,6 +210,9 @@ def remove(channel: str, account: str | None, *, delete: bool, as_json: bool) ->
 @as_json_option
 def logout(channel: str, account: str | None, *, as_json: bool) -> None:
     """Stop an account and forget the login it keeps; a password signs it in anew."""
+    from homarus.channels.roster import load_channel
+
+    load_channel(channel)
     name = _account(account)
     if is_running(Reach()):
         asyncio.run(_logout(channel, name))
@@ -232,9 +237,9 @@ async def _logout(channel: str, account: str) -> None:
 def _account(given: str | None) -> str:
     """An account's id as it is used everywhere; one that cannot be an id is a mistake."""
     if given is None:
-        return "default"
+        return DEFAULT_ACCOUNT
     name = normalize_account_id(given)
-    if name == "default" and given.strip().lower() != "default":
+    if name == DEFAULT_ACCOUNT and given.strip().lower() != DEFAULT_ACCOUNT:
         raise UserError(f"{one_line(given, 40)!r} cannot be an account's id", fix="use letters")
     return name
 

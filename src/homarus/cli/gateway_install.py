@@ -198,7 +198,7 @@ def install(port: int | None, *, force: bool) -> tuple[Keeper, list[str]]:
     keeper = find_keeper(paths, env)
     program = make_program(sys.executable, paths, env, port)
     text = keeper.text(program)
-    before = keeper.file.read_text(encoding="utf-8") if keeper.file.exists() else None
+    before = keeper.file.read_text("utf-8", "replace") if keeper.file.exists() else None
     if before not in {None, text} and not force:
         raise UserError(
             f"{shorten(keeper.file, paths.home)} is there already, and says something else",

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from homarus.config.keys import Problem
 from homarus.config.schema import BlockCoalesce, Config, Count, Ids, Section, Texts, Wait
 from homarus.core.errors import ConfigError
-from homarus.core.keys import normalize_account_id
+from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import nearest
 
 DEFAULTS: Final = "defaults"  # beside the channels stands what goes for all of them
@@ -182,18 +182,28 @@ def channel_names(config: Config) -> tuple[str, ...]:
 
 def account_names(config: Config, channel: str) -> tuple[str, ...]:
     """The accounts of a channel: those it names, else the usual one."""
-    accounts = _section(config, channel).get("accounts")
+    return accounts_in(_section(config, channel))
+
+
+def accounts_in(section: Mapping[str, Any]) -> tuple[str, ...]:
+    """The accounts that a channel's section names, else the usual one."""
+    accounts = section.get("accounts")
     if not isinstance(accounts, Mapping) or not accounts:
-        return ("default",)
+        return (DEFAULT_ACCOUNT,)
     return tuple(dict.fromkeys(normalize_account_id(name) for name in accounts))
 
 
 def account_settings(config: Config, channel: str, account: str, kind: type[S]) -> S:
     """The settings of one account; ConfigError names the key that is wrong."""
+    return read_account(config.channels, channel, account, kind)
+
+
+def read_account(channels: Mapping[str, Any], channel: str, account: str, kind: type[S]) -> S:
+    """The settings of one account of these sections, which need not be in a config yet."""
     try:
-        return kind.read(merged(config.channels, channel, account))
+        return kind.read(merged(channels, channel, account))
     except ValidationError as exc:
-        raise _refused(exc, channel, kind.keys()) from exc
+        raise _refused(exc, channel, kind.keys()) from None  # it would show what was given
 
 
 class _Reading:
@@ -214,7 +224,7 @@ def _read(config: Config, channel: str, account: str) -> AccountSettings:
     try:
         return AccountSettings.model_validate(merged(config.channels, channel, account))
     except ValidationError as exc:
-        raise _refused(exc, channel, ()) from exc
+        raise _refused(exc, channel, ()) from None
 
 
 common: Final = _Reading()
@@ -256,7 +266,7 @@ def check_channels(channels: Mapping[str, Any]) -> Iterator[Problem]:
                 tree = merged(channels, name, normalize_account_id(account))
                 yield from _check(tree, ("channels", name, "accounts", account))
         else:
-            yield from _check(merged(channels, name, "default"), ("channels", name))
+            yield from _check(merged(channels, name, DEFAULT_ACCOUNT), ("channels", name))
 
 
 def _check(tree: Mapping[str, Any], path: tuple[str | int, ...]) -> Iterator[Problem]:

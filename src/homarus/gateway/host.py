@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.run import Outcome
-from homarus.channels.base import Capabilities, Listens
+from homarus.channels.base import Listens
 from homarus.config.load import Loaded
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
@@ -38,15 +38,11 @@ class Switchboard(Protocol):
         ...
 
     async def stop(self, channel: str, account: str) -> None:
-        """Until the next start or reload."""
+        """Until the next start, or until its settings change."""
         ...
 
     def listener(self, path: str) -> Listens | None:
         """The account that services call under this path."""
-        ...
-
-    def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
-        """What an account can carry, and the names of the small protocols it has."""
         ...
 
 

@@ -4,7 +4,6 @@ It is read again when its stamp has changed, replaced in one step, and readable 
 alone. What cannot be read counts as empty, is told of, and is kept aside before the first write.
 """
 
-import contextlib
 import errno
 import json
 import logging
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from homarus.core.errors import DiskFull, StoreError
 from homarus.core.message import Json
+from homarus.core.whole import replace_whole
 from homarus.store.place import Stamp, make_folder, stamp_of
 
 MAX_BYTES = 4 << 20
@@ -42,18 +42,12 @@ class JsonFile:
         """Put this object in the file's place; it is on disk when this returns."""
         self.read()
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
-        temporary = self.path.with_name(f".{self.path.name}.tmp")
         try:
             make_folder(self.path.parent)
             if self._is_damaged:
                 self.path.rename(self.path.with_name(f"{self.path.name}.corrupt"))
-            temporary.unlink(missing_ok=True)  # of a process that died
-            _write_through(temporary, data)
-            temporary.replace(self.path)
-            _sync(self.path.parent)
+            replace_whole(self.path, data)
         except OSError as exc:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             kind = DiskFull if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
             raise kind(
                 f"{self.path} was not changed: {exc.strerror or exc}",
@@ -78,19 +72,3 @@ class JsonFile:
             return {}
         self._is_damaged = False
         return tree
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,11 +5,12 @@ What knows channels is loaded when there are some: who has none pays nothing.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from homarus.config.log import redact
 from homarus.config.schema import Config
 from homarus.core.errors import HomarusError
+from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Json
 from homarus.core.tasks import contain, task_group
 from homarus.core.text import one_line
@@ -18,7 +19,6 @@ from homarus.gateway.host import Host
 if TYPE_CHECKING:
     from homarus.channels.switchboard import LineStatus
 
-USUAL: Final = "default"
 Key: TypeAlias = tuple[str, str]  # a channel and an account
 
 
@@ -33,7 +33,7 @@ def by_channel(lines: "Sequence[LineStatus]") -> "dict[str, list[LineStatus]]":
 def usual_account(lines: "Sequence[LineStatus]") -> str:
     """The account of a channel that is meant when none is named."""
     names = [line.account for line in lines]
-    return USUAL if USUAL in names else names[0]
+    return DEFAULT_ACCOUNT if DEFAULT_ACCOUNT in names else names[0]
 
 
 def describe(host: Host, probes: Mapping[Key, Json], at_ms: int) -> dict[str, Json]:

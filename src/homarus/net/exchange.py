@@ -136,6 +136,8 @@ class Peer:
             raise ExchangeFailed("unreachable", exc.strerror or str(exc)) from exc
         except UnicodeError as exc:
             raise ExchangeFailed("unreachable", "that is not the name of a host") from exc
+        except ExchangeFailed as exc:  # of the proxy: the service was not asked yet
+            raise ExchangeFailed("unreachable", str(exc)) from exc
 
     async def _open(self, host: str, port: int, context: ssl.SSLContext | None) -> Line:
         _, line = await asyncio.get_running_loop().create_connection(

@@ -45,6 +45,8 @@ class Line(asyncio.Protocol):
 
     async def ask(self, method: str, target: str, headers: Headers, body: bytes) -> h11.Response:
         """Send a request; the beginning of its answer."""
+        if self._is_over:
+            raise ExchangeFailed("unreachable", self._why or "it hung up before it was asked")
         try:
             request = h11.Request(method=method, target=target, headers=list(headers))
             head = self._http.send(request) or b""

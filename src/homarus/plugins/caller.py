@@ -49,6 +49,10 @@ class Hooks:
         """What went wrong, for `/status`."""
         return tuple(self._failures.values())
 
+    def has(self, hook: str) -> bool:
+        """Whether anybody is asked there."""
+        return bool(self._impls(hook))
+
     def register(self, plugin: object, name: str) -> tuple[str, ...]:
         """Take in a plugin's hooks; their names. A hook nobody calls is an error."""
         plugins = self._load()

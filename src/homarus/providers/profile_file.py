@@ -21,6 +21,7 @@ from pathlib import Path
 from homarus.core.errors import Conflict, DiskFull, StoreError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
+from homarus.core.whole import replace_whole
 from homarus.providers.profiles import VERSION, Profiles, Raw, carried_over, parse
 
 FILE = "auth-profiles.json"
@@ -109,17 +110,11 @@ class ProfileFile:
 
     def _write(self, data: bytes, *, aside: bool) -> None:
         target = self._target()
-        temporary = target.with_name(f".{FILE}.tmp")
         try:
             if aside:
                 target.rename(_free_name(target))
-            temporary.unlink(missing_ok=True)  # of a process that died with the lock
-            _write_through(temporary, data)
-            temporary.replace(target)
-            _sync(target.parent)
+            replace_whole(target, data)
         except OSError as exc:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             kind = DiskFull if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
             fix = "make room and repeat" if kind is DiskFull else "check who owns its directory"
             raise kind(f"{self.path} was not changed: {exc.strerror or exc}", fix=fix) from exc
@@ -225,19 +220,3 @@ def _free_name(target: Path) -> Path:
         at += 1
         name = f"{target.name}.corrupt.{at}"
     return target.with_name(name)
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

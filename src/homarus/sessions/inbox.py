@@ -31,7 +31,7 @@ from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound, Wishes
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
-from homarus.sessions.envelope import speaker
+from homarus.sessions.envelope import indent, speaker
 from homarus.sessions.queue import (
     QueueSettings,
     collect_prompt,
@@ -452,11 +452,11 @@ def _summary(lost: Sequence[_Item[Outcome]]) -> str:
 
 
 def _said(items: Sequence[_Item[Outcome]]) -> list[str]:
-    """What each message says; of several people, each says who."""
+    """What each message says; of several people, each says who, and none for another."""
     messages = [item.inbound for item in items]
     if len({message.sender for message in messages}) == 1:
         return [message.text for message in messages if message.text.strip() or not message.media]
-    return [f"{speaker(message)}: {message.text}" for message in messages]
+    return [f"{speaker(message)}: {indent(message.text)}" for message in messages]
 
 
 def _question(items: Sequence[_Item[Outcome]], lost: Sequence[_Item[Outcome]]) -> str:

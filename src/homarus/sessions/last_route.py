@@ -46,6 +46,15 @@ def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") 
     }
 
 
+def last_chat(entry: Mapping[str, Json]) -> Address:
+    """Where a session was last spoken to, by its record."""
+    channel, chat, account, thread = (
+        value if isinstance(value := entry.get(name), str) else ""
+        for name in ("lastChannel", "lastTo", "lastAccountId", "lastThreadId")
+    )
+    return Address(channel, chat, account or "default", thread or None)
+
+
 def _is_of_group(key: str) -> bool:
     parsed = parse_agent_key(key)
     return parsed is not None and bool({"group", "channel"} & {*parsed.rest.split(":")})

@@ -65,9 +65,11 @@ class Reception(Generic[Outcome]):
         posted: Callable[[], None],
         hear: Callable[[str, Accepted], Heard[Outcome]] = plain,
         pause_ms: Callable[[Accepted], int] = lambda _row: 0,
+        mute: Callable[[str, Inbound], bool] = lambda _key, _inbound: False,
     ) -> None:
         self._journal, self._clock, self._pack, self._posted = journal, clock, pack, posted
         self._hear, self._pause_ms, self._closed = hear, pause_ms, False
+        self._mute = mute
         self._returns: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup = group
         self._stop, self._rules, self._entry = stop, rules, entry
@@ -205,7 +207,7 @@ class Reception(Generic[Outcome]):
         if why == ABORTED:
             return  # by a person, who knows
         for row in rows:
-            if row.inbound:
+            if row.inbound and not self._mute(row.session, row.inbound):
                 told = f"I did not get to your message “{row.preview}”: {why}."
                 unit.post(*self._pack(row.inbound, row.id, told))
 

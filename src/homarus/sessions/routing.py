@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from homarus.config.resolve import agents, default_agent
-from homarus.config.schema import BindingMatch, Config
+from homarus.config.schema import BindingMatch, Config, Peer
 from homarus.core.keys import (
     main_key,
     normalize_account_id,
@@ -259,7 +259,7 @@ def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verd
     if why := _missed(match, asked):
         return _Verdict(why=why)
     if match.peer:
-        return _judge_peer(match, asked, chats)
+        return _judge_peer(match.peer, asked, chats)
     if match.guild_id:
         return _Verdict("binding.guild+roles" if match.roles else "binding.guild")
     if match.team_id:
@@ -284,10 +284,9 @@ def _missed(match: BindingMatch, asked: Asked) -> str:
     return ""
 
 
-def _judge_peer(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
-    assert match.peer  # noqa: S101 - asked by who calls
-    kind = "direct" if match.peer.kind == "dm" else match.peer.kind
-    text = match.peer.id.strip()
+def _judge_peer(peer: Peer, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
+    kind = "direct" if peer.kind == "dm" else peer.kind
+    text = peer.id.strip()
     if text == ANY:
         if kind == asked.peer_kind:
             return _Verdict("binding.peer.wildcard")

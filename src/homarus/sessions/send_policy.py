@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from homarus.config import schema
 from homarus.core.keys import request_key
-from homarus.core.message import Json
+from homarus.core.message import Inbound, Json
 from homarus.sessions.reset import channel_in
 
 Action: TypeAlias = Literal["allow", "deny"]
@@ -38,6 +38,14 @@ def send_policy(
         if _is_about(rule.match, key.lower(), where or channel_in(key), kind)
     }
     return next((action for action in ("deny", "allow") if action in about), rules.default)
+
+
+def is_mute(
+    rules: schema.SendPolicy, key: str, entry: Mapping[str, Json], inbound: Inbound
+) -> bool:
+    """Whether nothing is said in the chat a message came from."""
+    place, kind = inbound.address.channel, inbound.occasion.kind
+    return send_policy(rules, key, entry, channel=place, chat_type=kind) == "deny"
 
 
 def _is_about(match: schema.SendMatch, key: str, channel: str, kind: str) -> bool:

@@ -271,7 +271,8 @@ def read_parcel(row: Sequence[Any]) -> Parcel:
     """A parcel from its columns, which are in the order of the fields."""
     parcel_id, run, channel, chat, account, thread, *rest, extras = row
     address = Address(channel, chat, account, thread)
-    return replace(Parcel(parcel_id, run, address, *rest), extras=read_extras(extras))
+    fields = (parcel_id, run, address, *rest, read_extras(extras))
+    return Parcel(*fields)
 
 
 def read_body(body: str | None) -> Inbound | None:

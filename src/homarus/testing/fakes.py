@@ -1,13 +1,14 @@
 """Stand-ins for the seams, for our tests and for plugin authors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 
-from homarus.channels.base import Capabilities, Receipt, Receive
+from homarus.channels.base import Acknowledge, Capabilities, Receipt, Receive
 from homarus.core.errors import ProviderError
 from homarus.core.message import (
     Inbound,
+    Json,
     Message,
     Origin,
     Outbound,
@@ -17,6 +18,8 @@ from homarus.core.message import (
     Thinking,
 )
 from homarus.providers.base import Delta, Request, TextDelta, ThinkingDelta
+
+GUARD_S = 60.0  # what a test waits for and does not get
 
 
 def say(*parts: Part | str) -> Message:
@@ -86,3 +89,62 @@ class ListChannel:
             keys.append(message.key)
             self.sent.append(message)
         return Receipt(str(keys.index(message.key) + 1))
+
+
+class Desk:
+    """A Receive that keeps all it is handed, as often as it is. `failures` are raised first.
+
+    `kept` is how far the channel has read. `leaves`: as a stranger's message is left alone, whose
+    service is told nothing.
+    """
+
+    def __init__(
+        self,
+        *failures: Exception,
+        kept: Mapping[str, Json] | None = None,
+        leaves: bool = False,
+    ) -> None:
+        self.failures, self.kept, self.leaves = list(failures), kept, leaves
+        self.got: list[Inbound] = []
+        self.cursors: list[Mapping[str, Json] | None] = []  # one for each
+        self._news = asyncio.Event()
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.id for one in self.got]
+
+    @property
+    def texts(self) -> list[str]:
+        return [one.text for one in self.got]
+
+    async def __call__(
+        self,
+        inbound: Inbound,
+        cursor: Mapping[str, Json] | None = None,
+        acknowledge: Acknowledge | None = None,
+    ) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.kept = self.kept if cursor is None else cursor
+        if acknowledge and not self.leaves:
+            await acknowledge()
+        self.got.append(inbound)
+        self.cursors.append(cursor)
+        self._news.set()
+
+    def connected(self) -> None:
+        pass
+
+    async def cursor(self) -> Mapping[str, Json] | None:
+        return self.kept
+
+    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+        self.kept = cursor
+
+    async def received(self, count: int = 1) -> list[Inbound]:
+        """All there is, once there are so many."""
+        async with asyncio.timeout(GUARD_S):
+            while len(self.got) < count:
+                self._news.clear()
+                await self._news.wait()
+        return self.got

@@ -69,7 +69,9 @@ class Attachments:
         half = self._kept / f".{uuid4().hex}"
         hashed, size, head = hashlib.sha256(), 0, b""
         try:
-            with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - by descriptor
+            with os.fdopen(
+                os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
                 while piece := opened.file.read(_PIECE_BYTES):
                     size += len(piece)
                     if size > MAX_BYTES:  # it grows while it is read

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, last_chat
+from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import Place, describe, read_report
@@ -215,9 +215,3 @@ def test_who_can_write_is_told_how_to_answer_and_react(home: Path) -> None:
     assert "## Reply Tags" not in without and "## Reactions" not in without
     text = Composer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
     assert "## Reply Tags" in text and "## Reactions" in text and "Use `message`" in text
-
-
-def test_where_a_session_was_last_spoken_to() -> None:
-    entry = {"lastChannel": "irc", "lastTo": "#room", "lastThreadId": 5}
-    assert last_chat(entry) == Address("irc", "#room")
-    assert last_chat({}) == Address("", "")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.config.schema import Config
-from homarus.core.message import Address, Inbound, Message, Occasion, ToolCall
+from homarus.core.message import Address, Inbound, Message, Occasion, ToolCall, ToolReturn
 from homarus.providers.base import Request
 from homarus.store.journal import Accepted
 from homarus.testing.fakes import ScriptedProvider, say
@@ -63,7 +63,9 @@ class Room(Stage):
         return names
 
     def result(self) -> str:
-        return self.requests[-1].messages[-1].parts[0].text  # type: ignore[union-attr]  # a return
+        (found,) = self.requests[-1].messages[-1].parts
+        assert isinstance(found, ToolReturn)
+        return found.text
 
 
 def test_what_a_group_denies_the_model_is_not_told_of_and_does_not_get(tmp_path: Path) -> None:

@@ -16,12 +16,15 @@ from homarus.core.message import (
     Extras,
     Inbound,
     Media,
+    Outbound,
     ToolCall,
 )
 from homarus.plugins.hooks import hook
+from homarus.plugins.values import Refusal
 from homarus.providers.base import Provider
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
+from homarus.store.journal import Parcel
 from homarus.testing.fakes import ScriptedProvider, say
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Mail, ToolContext, tool
@@ -77,6 +80,13 @@ def streaming(stage: Stage, **defaults: object) -> None:
     )
 
 
+def switch_off(stage: Stage) -> None:
+    async def off() -> None:
+        await (await stage.sessions.load(KEY, "main")).update(sendPolicy="deny")
+
+    asyncio.run(off())
+
+
 LS = ToolCall("c", "ls", {})
 
 
@@ -119,12 +129,7 @@ def test_a_conversation_that_is_switched_off_gets_no_word_and_no_sign(tmp_path: 
     shown = Shown()
     stage = Stage(tmp_path, say("words"), Overloaded("busy"))
     stage.runner._present = shown.present
-
-    async def off() -> None:
-        session = await stage.sessions.load(KEY, "main")
-        await session.update(sendPolicy="deny")
-
-    asyncio.run(off())
+    switch_off(stage)
     stage.run(message())
     assert (stage.row().state, stage.parcels(), shown.calls) == ("silent", [], [])
     stage.run(replace(message(), id="2", run_id="r2"))
@@ -156,6 +161,56 @@ def test_by_blocks_a_run_that_goes_on_sends_nothing_twice_and_takes_no_id_twice(
     asyncio.run(stage.runner(KEY, [row]))
     assert parcels(stage) == [("r1:10000", "And on."), ("r1:10001", "Done.")]
     assert stage.row().state == "answered"
+
+
+def test_by_blocks_a_message_that_a_person_has_tried_again_is_answered(tmp_path: Path) -> None:
+    """It was parked after it had sent something; its attempts are counted anew."""
+    stage = Stage(tmp_path, say("Done."))
+    streaming(stage)
+    broken_off(stage, say("On it.", LS))
+
+    async def main() -> None:
+        journal = stage.store.journal
+        async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+            unit.post(Parcel("r1:0", "r1", Address("test", "1"), "On it.", 0, 10))
+            unit.start(["r1"], lease, run="r1")
+            unit.settle(["r1"], lease, "parked", at_ms=1)
+        assert await journal.retry("r1", at_ms=2)
+        row = await journal.accepted("r1")
+        assert row is not None and not row.attempts
+        await stage.runner(KEY, [row])
+
+    asyncio.run(main())
+    assert (stage.row().state, stage.parcels()) == ("answered", ["On it.", "Done."])
+
+
+def test_what_was_shown_and_then_sent_is_not_shown_anew_by_a_run_that_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Where a service takes a key once, its message would be found again, and written over."""
+    for by_block, name in ((True, "r1:2"), (False, "r1")):
+        shown, stage = Shown(), Stage(tmp_path, say("Done."))
+        if by_block:
+            streaming(stage)
+        stage.runner._present = shown.present
+        row = broken_off(stage, say("On it.", LS))
+        asyncio.run(stage.runner(KEY, [row]))
+        assert shown.calls[0] == f"show {name} to 1 6"
+
+
+def test_what_a_hook_may_keep_back_is_not_shown_before_it_is_asked(tmp_path: Path) -> None:
+    class Censor:
+        @hook
+        def message_sending(self, outbound: Outbound) -> Refusal | None:
+            return Refusal("no") if outbound.text == "On it." else None
+
+    shown, stage = Shown("p1"), Stage(tmp_path, say("On it.", LS), say("Done."))
+    streaming(stage)
+    stage.runner._present = shown.present
+    stage.hooks.register(Censor(), "censor")
+    stage.run(message())
+    assert shown.seen == [] and stage.parcels() == ["Done."]
+    assert shown.calls[2:] == ["hold", "released", "hold", "taken", "close"]
 
 
 def test_all_at_once_a_run_that_goes_on_says_what_was_said_on_the_way(tmp_path: Path) -> None:
@@ -239,7 +294,8 @@ def test_only_so_many_turns_are_sent_as_the_channel_says(tmp_path: Path) -> None
     assert sent == [["q0"], ["q1"], ["q2"]]
 
 
-def test_a_tool_knows_where_it_is_and_by_what_to_write(tmp_path: Path) -> None:
+def looking(folder: Path) -> tuple[Stage, list[ToolContext]]:
+    """A run that uses a tool, and what the tool is told."""
     told: list[ToolContext] = []
 
     @tool(group="test", name="look")
@@ -248,8 +304,13 @@ def test_a_tool_knows_where_it_is_and_by_what_to_write(tmp_path: Path) -> None:
         told.append(ctx)
         return "seen"
 
-    stage = Stage(tmp_path, say(ToolCall("c9", "look", {})), say("done"))
+    stage = Stage(folder, say(ToolCall("c9", "look", {})), say("done"))
     stage.runner._tools = lambda _agent: Registry([look])
+    return stage, told
+
+
+def test_a_tool_knows_where_it_is_and_by_what_to_write(tmp_path: Path) -> None:
+    stage, told = looking(tmp_path)
     stage.run(message())
     (ctx,) = told
     assert (ctx.here, ctx.message_id, ctx.run_id, ctx.call_id, ctx.mail) == (
@@ -272,21 +333,8 @@ def test_what_goes_wrong_when_a_run_goes_on_takes_no_id_of_what_was_sent(tmp_pat
 
 
 def test_a_silenced_conversation_writes_nowhere_by_a_tool(tmp_path: Path) -> None:
-    told: list[ToolContext] = []
-
-    @tool(group="test", name="look")
-    async def look(ctx: ToolContext) -> str:
-        """Look around."""
-        told.append(ctx)
-        return "seen"
-
-    stage = Stage(tmp_path, say(ToolCall("c9", "look", {})), say("done"))
-    stage.runner._tools = lambda _agent: Registry([look])
+    stage, told = looking(tmp_path)
     stage.runner._mail = cast("Mail", Post())
-
-    async def off() -> None:
-        await (await stage.sessions.load(KEY, "main")).update(sendPolicy="deny")
-
-    asyncio.run(off())
+    switch_off(stage)
     stage.run(message())
     assert told[0].mail is None

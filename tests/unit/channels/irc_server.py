@@ -12,6 +12,7 @@ from homarus.channels.irc.settings import Settings
 from homarus.channels.irc.wire import Pace
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.message import Inbound, Json
+from homarus.testing import fakes
 
 GUARD_S = 30.0
 HOST = "irc.test"
@@ -109,13 +110,8 @@ async def serving(tls: ssl.SSLContext | None = None, **options: str) -> AsyncIte
             server.hang_up()
 
 
-class Desk:
-    """A Receive that writes down what it gets; `failures` come first."""
-
-    def __init__(self, *failures: Exception) -> None:
-        self.got: list[Inbound] = []
-        self._failures = list(failures)
-        self._news = asyncio.Event()
+class Desk(fakes.Desk):
+    """IRC has no place to read from, and nobody to tell."""
 
     async def __call__(
         self,
@@ -124,25 +120,10 @@ class Desk:
         acknowledge: Acknowledge | None = None,
     ) -> None:
         assert cursor is None and acknowledge is None
-        if self._failures:
-            raise self._failures.pop(0)
-        self.got.append(inbound)
-        self._news.set()
-
-    def connected(self) -> None:
-        pass
-
-    async def cursor(self) -> Mapping[str, Json] | None:
-        return None
+        await super().__call__(inbound)
 
     async def read_to(self, cursor: Mapping[str, Json]) -> None:
         raise AssertionError("IRC has no place to read from")
-
-    async def received(self, count: int = 1) -> list[Inbound]:
-        while len(self.got) < count:
-            self._news.clear()
-            await self._news.wait()
-        return self.got
 
 
 def channel(

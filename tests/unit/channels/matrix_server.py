@@ -8,15 +8,15 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from homarus.channels.base import Acknowledge, Place
+from homarus.channels.base import Place
 from homarus.channels.matrix import Settings, create
 from homarus.channels.matrix.adapter import Matrix
 from homarus.core.clock import SystemClock
-from homarus.core.message import Inbound
+from homarus.testing.fakes import Desk
 
 GUARD_S = 30.0
 ME = "@bot:test"
@@ -159,43 +159,6 @@ async def serving() -> AsyncIterator[Server]:
             await listener.wait_closed()
 
 
-@dataclass
-class Desk:
-    """A Receive that keeps everything."""
-
-    kept: Mapping[str, Any] | None = None
-    got: list[Inbound] = field(default_factory=list)
-    cursors: list[Mapping[str, Any] | None] = field(default_factory=list)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def __call__(
-        self,
-        inbound: Inbound,
-        cursor: Mapping[str, Any] | None = None,
-        acknowledge: Acknowledge | None = None,
-    ) -> None:
-        self.got.append(inbound)
-        self.cursors.append(cursor)
-        self._news.set()
-        if acknowledge:
-            await acknowledge()
-
-    def connected(self) -> None:
-        pass
-
-    async def cursor(self) -> Mapping[str, Any] | None:
-        return self.kept
-
-    async def read_to(self, cursor: Mapping[str, Any]) -> None:
-        self.kept = cursor
-
-    async def received(self, count: int) -> list[Inbound]:
-        while len(self.got) < count:
-            self._news.clear()
-            await self._news.wait()
-        return self.got
-
-
 def channel(server: Server, **settings: Any) -> Matrix:
     given = {"homeserver": server.url, "accessToken": TOKEN, **settings}
     known = {key: value for key, value in given.items() if value is not None}
@@ -206,7 +169,7 @@ def channel(server: Server, **settings: Any) -> Matrix:
 async def running(matrix: Matrix, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(matrix.run(desk))
-        await matrix._signed_in()
+        await matrix._ready.wait()
         yield task
         task.cancel()
 

@@ -1,78 +1,19 @@
 """A bot of ours on the strict fake of Telegram, for tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-from homarus.channels.base import Acknowledge, Place, Receipt
+from homarus.channels.base import Place, Receipt
 from homarus.channels.telegram import Settings, create
 from homarus.channels.telegram.adapter import Telegram
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import StoreError
-from homarus.core.message import Address, Extras, Inbound, Json, Outbound
+from homarus.core.message import Address, Extras, Json, Outbound
+from homarus.testing.fakes import Desk
 from homarus.testing.telegram_server import ADA, TelegramServer
 
 WAIT_S = 60.0
-
-
-@dataclass
-class Keeper:
-    """Takes what a channel hands over, as the intake does: a known id is kept once."""
-
-    kept: list[Inbound] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    at: Mapping[str, Json] | None = None
-    failures: int = 0
-    leaves: bool = False  # as the intake leaves a stranger's message alone: it is not read
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def __call__(
-        self,
-        inbound: Inbound,
-        cursor: Mapping[str, Json] | None = None,
-        acknowledge: Acknowledge | None = None,
-    ) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise StoreError("no room")
-        if inbound.id in {one.id for one in self.kept}:
-            self.again.append(inbound.id)
-        else:
-            self.kept.append(inbound)
-        self.at = cursor if cursor is not None else self.at
-        if acknowledge and not self.leaves:
-            await acknowledge()
-        self.news.set()
-
-    def connected(self) -> None:
-        pass
-
-    async def cursor(self) -> Mapping[str, Json] | None:
-        return self.at
-
-    async def read_to(self, cursor: Mapping[str, Json]) -> None:
-        self.at = cursor
-
-    async def until(self, count: int) -> list[Inbound]:
-        async with asyncio.timeout(WAIT_S):
-            while len(self.kept) < count:
-                self.news.clear()
-                await self.news.wait()
-        return self.kept
-
-    async def until_said(self, text: str) -> None:
-        async with asyncio.timeout(WAIT_S):
-            while text not in [one.text for one in self.kept]:
-                self.news.clear()
-                await self.news.wait()
-
-    async def until_again(self, count: int) -> None:
-        async with asyncio.timeout(WAIT_S):
-            while len(self.again) < count:
-                self.news.clear()
-                await self.news.wait()
 
 
 def bot(
@@ -89,10 +30,10 @@ def bot(
 
 
 @asynccontextmanager
-async def running(channel: Telegram, keeper: Keeper) -> AsyncIterator[asyncio.Task[None]]:
+async def running(channel: Telegram, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
     """The channel at work, until the block ends."""
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(channel.run(keeper))
+        task = group.create_task(channel.run(desk))
         try:
             yield task
         finally:

@@ -15,7 +15,7 @@ from homarus.channels.matrix import api as matrix
 from homarus.channels.telegram import api as telegram
 from homarus.core import faults
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed, StoreError
-from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.core.message import NO_EXTRAS, Address, Extras, Media, Outbound
 from homarus.core.retry import Backoff
 from homarus.store.journal import Parcel, ParcelState
 from homarus.testing.clock import START_MS, FakeClock
@@ -26,6 +26,7 @@ GUARD_S = 30.0
 LATER = SendFailed("busy", retryable=True)
 NEVER = SendFailed("refused", retryable=False)
 BROKEN = ChannelError("the connection broke")
+CHANGE = Extras(replaces="m7")
 Step: TypeAlias = Exception | asyncio.Event | None
 
 
@@ -78,11 +79,13 @@ class Stage:
     courier: Courier
     running: asyncio.Task[None]
 
-    async def post(self, *ids: str, chat: str = "a", ttl_ms: int = 3_600_000) -> None:
-        now_ms = self.clock.now_ms()
-        address = Address("svc", chat)
+    async def post(
+        self, *ids: str, chat: str = "a", ttl_ms: int = 3_600_000, extras: Extras = NO_EXTRAS
+    ) -> None:
+        now_ms, to = self.clock.now_ms(), Address("svc", chat)
+        posted = (Parcel(one, "r", to, one, now_ms, now_ms + ttl_ms, extras=extras) for one in ids)
         async with self.journal.commit() as unit:
-            unit.post(*(Parcel(one, "r", address, one, now_ms, now_ms + ttl_ms) for one in ids))
+            unit.post(*posted)
         self.courier.nudge()
 
     async def state(self, parcel_id: str) -> ParcelState:
@@ -127,10 +130,12 @@ def carry(channel: Channel, body: Callable[[Stage], Awaitable[None]], **options:
     asyncio.run(main())
 
 
-async def leave_sending(stage: Stage, parcel_id: str, chat: str = "a") -> None:
+async def leave_sending(
+    stage: Stage, parcel_id: str, chat: str = "a", extras: Extras = NO_EXTRAS
+) -> None:
     """As an earlier process leaves a parcel when it is killed."""
-    now_ms = stage.clock.now_ms()
-    parcel = Parcel(parcel_id, "r", Address("svc", chat), parcel_id, now_ms, now_ms + 3_600_000)
+    now_ms, to = stage.clock.now_ms(), Address("svc", chat)
+    parcel = Parcel(parcel_id, "r", to, parcel_id, now_ms, now_ms + 3_600_000, extras=extras)
     name = f"outbox:svc:default:{chat}"
     async with stage.journal.lease(name) as lease, stage.journal.commit() as unit:
         unit.post(parcel)
@@ -171,13 +176,7 @@ def test_a_change_of_a_message_that_nobody_heard_of_is_made_again() -> None:
     service = Carrier(ChannelError("the connection broke"))
 
     async def body(stage: Stage) -> None:
-        now_ms = stage.clock.now_ms()
-        changed = Parcel(
-            "1", "r", Address("svc", "a"), "1", now_ms, 1 << 60, extras=Extras(replaces="m7")
-        )
-        async with stage.journal.commit() as unit:
-            unit.post(changed)
-        stage.courier.nudge()
+        await stage.post("1", extras=CHANGE)
         await stage.settle()
         assert service.asked == ["1"]
         await stage.clock.advance(120)
@@ -201,15 +200,30 @@ def test_what_was_to_replace_a_message_that_is_gone_is_one_of_its_own(
     service = Carrier(*script)
 
     async def body(stage: Stage) -> None:
-        now_ms = stage.clock.now_ms()
-        changed = Parcel(
-            "1", "r", Address("svc", "a"), "1", now_ms, 1 << 60, extras=Extras(replaces="m7")
-        )
-        async with stage.journal.commit() as unit:
-            unit.post(changed)
-        stage.courier.nudge()
+        await stage.post("1", extras=CHANGE)
         await stage.until("1", state)
         assert service.asked == ["1"] * asked
+
+    carry(service, body)
+
+
+@pytest.mark.parametrize(
+    ("service", "state", "asked"),
+    [
+        (Carrier(NEVER), "unknown", ["1"]),
+        (Carrier(NEVER, idempotent=True), "sent", ["1", "1"]),
+        (Listed(NEVER), "sent", ["1", "1"]),
+    ],
+)
+def test_what_an_earlier_try_may_have_made_a_message_of_its_own_is_not_made_another(
+    service: Carrier, state: ParcelState, asked: list[str]
+) -> None:
+    """The program ended while it was sent; what it was to replace is gone."""
+
+    async def body(stage: Stage) -> None:
+        await leave_sending(stage, "1", extras=CHANGE)
+        await stage.until("1", state)
+        assert service.asked == asked
 
     carry(service, body)
 

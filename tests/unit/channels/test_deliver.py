@@ -300,3 +300,51 @@ def test_at_the_end_the_channel_stays_connected_until_what_is_due_is_sent() -> N
         assert not service.connected
 
     at_work([service], body)
+
+
+def test_a_reply_to_an_account_that_is_begun_anew_is_packed_as_its_service_takes_it() -> None:
+    service = Carrier()
+    service.capabilities = Capabilities(40, "byte", "irc", by_line=True)
+
+    async def body(stage: Stage) -> None:
+        before = stage.delivery.pack(message(), "r", "**one**\ntwo")
+        await stage.delivery.close("svc", "default")
+        assert stage.delivery.line("svc", "default") is None and not service.connected
+        between = stage.delivery.pack(message(), "r", "**one**\ntwo")
+        assert between == before and len(before) == 2
+        async with stage.journal.commit() as unit:
+            unit.post(*between)
+        stage.delivery.open(service)
+        await stage.settle()
+        assert [one.key for one in service.sent] == ["r:0", "r:1"] and service.starts == 2
+
+    at_work([service], body)
+
+
+def test_an_account_is_closed_when_what_it_is_sending_has_arrived() -> None:
+    gate = asyncio.Event()
+
+    class Slow(Carrier):
+        async def send(self, message: Outbound) -> Receipt:
+            await gate.wait()
+            return await super().send(message)
+
+    service = Slow()
+
+    async def body(stage: Stage) -> None:
+        async with stage.journal.commit() as unit:
+            unit.post(*stage.delivery.pack(message(), "r", "the answer"))
+        stage.delivery.nudge()
+        await stage.settle()
+        async with asyncio.TaskGroup() as group:
+            closing = group.create_task(stage.delivery.close("svc", "default"))
+            await stage.settle()
+            assert not closing.done()  # and a service that is not connected sends nothing
+            gate.set()
+        assert not service.connected and [one.text for one in service.sent] == ["the answer"]
+        stage.delivery.open(service)
+        await stage.settle()
+        assert [one.state for one in await stage.journal.parcels()] == ["sent"]
+        assert len(service.sent) == 1
+
+    at_work([service], body)

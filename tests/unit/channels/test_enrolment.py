@@ -7,13 +7,12 @@ import pytest
 from homarus.channels.enrolment import (
     accounts_of,
     add_account,
-    check_account,
     delete_account,
     has_open_references,
     switch_off,
 )
 from homarus.channels.roster import load_channel
-from homarus.config.channels import merged
+from homarus.config.channels import merged, read_account
 from homarus.config.document import KeyPath
 from homarus.core.errors import ConfigError, UnknownName, UserError
 
@@ -97,15 +96,15 @@ def test_what_is_not_there_cannot_be_taken_out(change: Any) -> None:
 
 
 def test_an_account_is_judged_as_its_channel_reads_it() -> None:
-    kind = load_channel("telegram")
-    assert check_account(kind, TWO["channels"], "telegram", "work").common.dm_policy == "allowlist"
+    kind = load_channel("telegram").Settings
+    assert read_account(TWO["channels"], "telegram", "work", kind).common.dm_policy == "allowlist"
     for settings, why in (
         ({"botToken": "1:a", "allowfrom": ["1"]}, "did you mean allowFrom"),
         ({"botToken": 7}, "channels.telegram.botToken"),
         ({"dmPolicy": "all"}, "dmPolicy"),
     ):
         with pytest.raises(ConfigError) as caught:
-            check_account(kind, {"telegram": settings}, "telegram", "default")
+            read_account({"telegram": settings}, "telegram", "default", kind)
         assert why in str(caught.value) and "1:a" not in str(caught.value)
 
 

@@ -42,16 +42,17 @@ class Stage:
 
 
 class GatedJournal(MemoryJournal):
-    """Its `accept` waits to be let through, and can find the disk full."""
+    """Its `accept` waits to be let through, and can find the disk full, also for one session."""
 
     gate: asyncio.Event
     full = False
+    full_for = ""
 
     async def accept(
         self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
     ) -> Acceptance:
         await self.gate.wait()
-        if self.full:
+        if self.full or session == self.full_for:
             raise DiskFull("no room")
         return await super().accept(session, inbound, at_ms=at_ms, cursor=cursor)
 
@@ -304,6 +305,39 @@ def test_a_message_for_several_agents_is_kept_for_each_and_welcomed_once() -> No
         assert welcomed == ["seen"] and await stage.receive.cursor() == {"offset": 8}
 
     admitting(taken, body)
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_what_was_kept_for_one_agent_and_not_for_the_next_is_answered_by_each_once(
+    in_turn: bool,
+) -> None:
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
+
+    async def body(stage: Stage) -> None:
+        assert isinstance(stage.journal, GatedJournal)
+        stage.journal.full_for = "agent:b:main"
+        with pytest.raises(DiskFull):
+            await stage.receive(message(), {"offset": 8})
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main"]
+        assert await stage.receive.cursor() is None  # so that it is offered again
+        stage.journal.full_for = ""
+        await stage.receive(message(), {"offset": 8})
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+
+    admitting(Taken(both, in_turn=in_turn), body)
+
+
+def test_in_turn_where_nobody_tells_of_the_answer_nobody_is_left_out() -> None:
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
+
+    async def body(stage: Stage) -> None:
+        await stage.receive(message())
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+
+    admitting(Taken(both, in_turn=True), body)
 
 
 def test_agents_can_be_asked_in_turn() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from homarus.channels import irc
-from homarus.channels.base import Capabilities, Place, Probes, Receipt
+from homarus.channels.base import Capabilities, Place, Probes, Receipt, Retry
 from homarus.channels.irc.account import IrcChannel
 from homarus.channels.irc.line import fold
 from homarus.channels.irc.settings import Settings
@@ -495,6 +495,18 @@ def test_who_speaks_too_fast_may_try_again() -> None:
     run(body)
 
 
+def test_a_server_that_is_too_busy_names_the_command_and_not_whom_it_was_for() -> None:
+    async def body(server: Server) -> None:
+        server.answers["PRIVMSG"] = lambda _: [f":{HOST} 263 bot PRIVMSG :Wait a while"]
+        account = channel(server)
+        async with running(account, Desk()):
+            with pytest.raises(SendFailed, match="263") as caught:
+                await account.send(out("hi"))
+            assert caught.value.retryable
+
+    run(body)
+
+
 def test_a_line_too_long_for_the_server_is_refused_whoever_it_was_for() -> None:
     async def body(server: Server) -> None:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 417 bot :Input line was too long"]
@@ -615,6 +627,8 @@ def test_what_the_service_can_carry() -> None:
     assert (made.name, made.account) == ("irc", "work")
     assert made.capabilities == Capabilities(350, "byte", "irc", by_line=True)
     assert irc.create(place, settings(textChunkLimit=200)).capabilities.text_limit == 200
+    patient = irc.create(place, settings(retry={"attempts": 7, "minDelayMs": 100}))
+    assert patient.capabilities.retry == Retry(attempts=7, least_s=0.1)
 
 
 def test_lines_leave_no_faster_than_a_server_bears() -> None:

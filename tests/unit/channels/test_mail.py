@@ -159,16 +159,20 @@ def test_hooks_see_the_words_and_may_keep_them_back(tmp_path: Path) -> None:
         def message_sending(self, outbound: Outbound) -> str | Refusal:
             return Refusal("no") if outbound.text == "bad" else outbound.text.upper()
 
-    channel = Sender()
+    channel = Able()
 
     async def act(stage: Stage) -> None:
         stage.hooks.register(Censor(), "censor")
         await stage.mail.post(HERE, "good", Extras(), "k1")
         with pytest.raises(ToolDenied, match="no"):
             await stage.mail.post(HERE, "bad", Extras(), "k2")
+        await stage.mail.edit(HERE, "m1", "better")
+        with pytest.raises(ToolDenied, match="no"):
+            await stage.mail.edit(HERE, "m1", "bad")
 
     play(tmp_path, channel, act)
     assert [one.text for one in channel.sent] == ["GOOD"]
+    assert channel.seen == [("edit", "m1", "BETTER")]
 
 
 @pytest.mark.parametrize(
@@ -239,10 +243,13 @@ def test_who_is_known(tmp_path: Path) -> None:
             data = {"lastChannel": "svc", "lastTo": "42"}
             unit.put_session(SessionRecord("agent:main:main", "main", "s", 1, data))
 
-        async def knows(agent: str, chat: str, channel: str = "svc") -> bool:
-            return await stage.mail.knows(agent, Address(channel, chat))
+        async def knows(
+            agent: str, chat: str, channel: str = "svc", account: str = "default"
+        ) -> bool:
+            return await stage.mail.knows(agent, Address(channel, chat, account))
 
         assert await knows("main", "42")  # they have talked
+        assert not await knows("main", "42", account="work")  # by another account, and not by this
         assert not await knows("other", "42") and not await knows("main", "42", "elsewhere")
         assert await knows("main", "-5") and await knows("main", "9")  # the config names them
         assert await knows("main", "77")  # they were let in

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from homarus.channels import markup
 from homarus.channels.base import Capabilities, Dialect
+from homarus.channels.markup.tree import MAX_CHARS
 
 TELEGRAM_TAGS = {
     **{tag: set[str]() for tag in ("b", "i", "u", "s", "code", "pre", "tg-spoiler", "blockquote")},
@@ -217,6 +218,8 @@ MONSTERS = {
     "paths": "a.b/" * (N // 4),
     "dots": "a." * (N // 2),
     "schemes": "https://" * (N // 8),
+    "colons": "://" * (N // 3),
+    "rows": "|a|b|\n|-|-|\n" * (N // 12),
     "lines": "a\n" * (N // 2),
     "angles": "<a:" * (N // 3),
     "spaces": " " * N + "a",
@@ -230,6 +233,22 @@ def test_a_monster_takes_no_longer_than_its_length(name: str) -> None:
         text = MONSTERS[name]
         shown = "".join(cut(text, dialect, 400))
         assert len(shown) < 20 * len(text) + 1_000
+
+
+@pytest.mark.parametrize("dialect", ["telegram", "matrix", "discord", "irc", "plain"])
+def test_a_text_without_end_is_shown_as_words(dialect: Dialect) -> None:
+    line = "**word** <b> & @everyone @room [x](https://x.y) | `c`"
+    text = "|a|b|\n|-|-|\n" + f"{line}\n\n" * (MAX_CHARS // len(line))
+    assert len(text) > MAX_CHARS
+    shown = cut(text, dialect, 400)
+    for part in shown:
+        if dialect in ALLOWED:
+            check(part, dialect)
+        assert dialect != "discord" or "@everyone" not in part
+        assert dialect != "matrix" or "@room" not in part
+    words = "\n".join(markup.plain(part, dialect) for part in shown)
+    assert words.count("word") == text.count("word")
+    assert "<strong>" not in "".join(shown) and "<table>" not in "".join(shown)
 
 
 def test_deep_blocks_lose_no_words() -> None:

@@ -21,11 +21,11 @@ from homarus.channels.matrix import Settings, adapter, create, reader
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
 from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.testing.fakes import Desk
 from tests.unit.channels.matrix_server import (
     ME,
     TOKEN,
     Answer,
-    Desk,
     Server,
     channel,
     event,
@@ -86,6 +86,8 @@ def test_the_config_says_how_much_is_carried_and_how_often_it_is_tried() -> None
         ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "3"})), SendFailed, True, 3.0),
         ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms="soon")), SendFailed, True, None),
         ((413, refusal("M_TOO_LARGE")), SendFailed, False, None),
+        ((413, HTML), SendFailed, False, None),
+        ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "\u00b2"})), SendFailed, True, None),
         ((403, refusal("M_FORBIDDEN")), SendFailed, False, None),
         ((400, refusal("M_BAD_JSON")), SendFailed, False, None),
         ((401, refusal("M_UNKNOWN_TOKEN")), ChannelAuthFailed, None, None),
@@ -338,6 +340,21 @@ def test_an_invitation_is_tried_again_when_the_server_is_busy() -> None:
             (noted,) = await server.until("PUT /user/.*/account_data/m.direct")
         assert noted.data == {"@alice:test": ["!new"]}
         assert len(server.seen("POST /join/!new")) == 2
+
+    play(body)
+
+
+def test_what_is_said_in_private_is_private_before_we_hear_that_we_are_in() -> None:
+    async def body(server: Server) -> None:
+        rooms = {"invite": {"!new": {"invite_state": {"events": [INVITE]}}}}
+        named = {"type": "m.room.name", "state_key": "", "content": {"name": "Talk"}}
+        server.syncs += [(200, {"next_batch": "s1", "rooms": rooms})]
+        server.syncs += [sync("s2", INVITE, named, event("psst"), room="!new")]
+        server.on("POST /join/!new", (429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=10**8)))
+        desk = Desk()
+        async with running(channel(server), desk):
+            (inbound,) = await desk.received(1)
+        assert inbound.occasion.kind == "direct"
 
     play(body)
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import stat
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -60,6 +61,33 @@ def test_the_same_file_is_kept_once(tmp_path: Path) -> None:
     found = fetch(tmp_path, shelf, Media("image", ref="a"), Media("image", ref="b"))
     assert len({media.path for media in found.media}) == 1
     assert len(list((tmp_path / "media" / "inbound").iterdir())) == 1
+
+
+def test_the_same_file_from_two_chats_at_once_is_had_by_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, real = Barrier(2, timeout=30), Path.replace
+
+    def replace(half: Path, path: Path) -> Path:
+        both.wait()
+        return real(half, path)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    files, got = Files(tmp_path, lambda: START_MS), list[Media]()
+
+    async def ask(number: int) -> None:
+        message = Inbound(str(number), Address("list", "c"), "ann", "x", media=(Media(ref="f"),))
+        got.extend((await files.fetch(Shelf(f=PNG), AccountSettings(), message)).media)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(2):
+                group.create_task(ask(number))
+
+    asyncio.run(main())
+    assert [one.problem for one in got] == ["", ""]
+    (path,) = (tmp_path / "media" / "inbound").iterdir()
+    assert path.read_bytes() == PNG and {one.path for one in got} == {str(path)}
 
 
 def test_what_only_says_that_it_is_a_picture_is_none(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.base import Capabilities
+from homarus.channels.base import TTL_MS, Capabilities
 from homarus.channels.chunk import measure
-from homarus.channels.packing import TTL_MS, answering, pack
+from homarus.channels.packing import answering, pack
 from homarus.config.channels import AccountSettings
 from homarus.core.message import Address, Button, Extras, Inbound, Media
 from homarus.store.journal import Parcel

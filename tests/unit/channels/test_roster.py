@@ -66,3 +66,10 @@ def test_a_package_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UserError, match="json is not a channel: it needs Settings and create"):
         load_channel("owl")
     assert label("pigeon") == "pigeon"
+
+
+def test_a_channel_that_is_not_there_is_called_by_its_name_without_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roster, "_own", lambda: pytest.fail("all channels were listed"))
+    assert label("pigeon") == "pigeon" and label("../x") == "../x"

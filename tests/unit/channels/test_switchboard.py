@@ -13,7 +13,7 @@ from homarus.channels import roster
 from homarus.channels.base import Capabilities, Place, Receipt, Receive
 from homarus.channels.deliver import Delivery
 from homarus.channels.intake import Intake, by_route
-from homarus.channels.switchboard import LineStatus, Switchboard
+from homarus.channels.switchboard import LineStatus, Switchboard, abilities_of
 from homarus.config.channels import ChannelSettings
 from homarus.config.schema import Config
 from homarus.core.errors import ChannelAuthFailed, ChannelError, UserError
@@ -187,26 +187,41 @@ def test_one_that_is_switched_off_is_shown_and_not_run(tmp_path: Path) -> None:
     at_desk(tmp_path, {"svc": {"enabled": False}}, body)
 
 
-def test_a_line_can_be_stopped_and_begun_anew_by_a_person(tmp_path: Path) -> None:
+def test_a_line_that_was_stopped_begins_again_when_its_own_settings_change(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
-        await desk.board.stop("svc", "default")
-        assert not desk.line().running
+        await desk.board.stop("svc", "a")
+        assert not desk.line("a").running
         with pytest.raises(ChannelError, match="is off"):
-            await desk.board.probe("svc", "default")
-        await desk.board.restart("svc", "default")
-        await settle()
-        assert desk.line().running and len(Account.made) == 2
+            await desk.board.probe("svc", "a")
         with pytest.raises(UserError, match="no channel svc:other"):
-            await desk.board.restart("svc", "other")
+            await desk.board.stop("svc", "other")
+        await desk.change({"svc": {"accounts": {"a": {}, "b": {"token": "2"}}}})
+        assert not desk.line("a").running and desk.line("b").running
+        made = len(Account.made)
+        await desk.change({"svc": {"accounts": {"a": {"token": "1"}, "b": {"token": "2"}}}})
+        assert desk.line("a").running and len(Account.made) == made + 1
 
-    at_desk(tmp_path, {"svc": {}}, body)
+    at_desk(tmp_path, {"svc": {"accounts": {"a": {}, "b": {}}}}, body)
+
+
+def test_two_changes_at_once_leave_one_line_of_the_last(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        async with asyncio.TaskGroup() as group:
+            for token in ("2", "3"):
+                group.create_task(desk.change({"svc": {"token": token}}))
+        last = Account.made[-1]
+        assert last.token == "3" and desk.board.channel("svc", "default") is last
+        assert desk.line().running and desk.line().configured and not desk.line().problem
+
+    at_desk(tmp_path, {"svc": {"token": "1"}}, body)
 
 
 def test_an_account_can_be_asked_who_it_is_and_what_it_can_do(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert await desk.board.probe("svc", "default") == "@default"
-        capabilities, able = desk.board.capabilities_of("svc", "default")
-        assert capabilities.text_limit == 7 and able == ("Probes", "Listens")
+        found = desk.board.channel("svc", "default")
+        assert found is Account.made[0] and found.capabilities.text_limit == 7
+        assert abilities_of(found) == ("Probes", "Listens")
         assert desk.board.listener("/hook") is Account.made[0]
         assert desk.board.listener("/other") is None
         await desk.change({"svc": {"token": "none"}})

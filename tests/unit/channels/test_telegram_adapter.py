@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,11 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Button, Json, Media
 from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import Desk
 from homarus.testing.model_server.pipe import read_request, write_whole
 from homarus.testing.stream_server import StreamServer
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
-from tests.unit.channels.telegram_stage import WAIT_S, Keeper, bot, running, send, to
+from tests.unit.channels.telegram_stage import WAIT_S, bot, running, send, to
 
 SECRET = "s3cret_0123456789"
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
@@ -39,15 +41,15 @@ PUBLIC = "https://bot.example"
 def test_what_a_person_says_is_heard_and_confirmed_by_the_next_poll() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper()
+            desk = Desk()
             first = telegram.say("hello")
-            async with running(bot(telegram), keeper):
-                await keeper.until(1)
+            async with running(bot(telegram), desk):
+                await desk.received(1)
                 telegram.say("and again")
-                await keeper.until(2)
+                await desk.received(2)
                 await telegram.until_asked("getUpdates", 3)
-            assert [one.text for one in keeper.kept] == ["hello", "and again"]
-            assert keeper.kept[0].id == f"{ADA}:{first['message_id']}"
+            assert desk.texts == ["hello", "and again"]
+            assert desk.got[0].id == f"{ADA}:{first['message_id']}"
             assert not telegram.world.pending
             polls = await telegram.until_asked("getUpdates", 3)
             assert "offset" not in polls[0] and polls[0]["timeout"] == 30
@@ -60,16 +62,16 @@ def test_what_a_person_says_is_heard_and_confirmed_by_the_next_poll() -> None:
 def test_a_restart_goes_on_behind_the_last_message_that_was_kept() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper()
+            desk = Desk()
             telegram.say("one")
-            async with running(bot(telegram), keeper):
-                await keeper.until(1)
+            async with running(bot(telegram), desk):
+                await desk.received(1)
             telegram.say("two")
-            async with running(bot(telegram), keeper):
-                await keeper.until(2)
-            assert [one.text for one in keeper.kept] == ["one", "two"] and not keeper.again
-            assert keeper.at is not None
-            assert keeper.at["offset"] == telegram.acts.updates[-1]["update_id"] + 1
+            async with running(bot(telegram), desk):
+                await desk.received(2)
+            assert desk.texts == ["one", "two"]
+            assert desk.kept is not None
+            assert desk.kept["offset"] == telegram.acts.updates[-1]["update_id"] + 1
 
     asyncio.run(main())
 
@@ -80,10 +82,10 @@ def test_a_restart_goes_on_behind_the_last_message_that_was_kept() -> None:
 def test_the_place_of_another_bot_or_of_long_ago_is_not_used(cursor: dict[str, Json]) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper(at=cursor)
+            desk = Desk(kept=cursor)
             telegram.say("hello")
-            async with running(bot(telegram), keeper):
-                await keeper.until(1)
+            async with running(bot(telegram), desk):
+                await desk.received(1)
 
     asyncio.run(main())
 
@@ -91,13 +93,13 @@ def test_the_place_of_another_bot_or_of_long_ago_is_not_used(cursor: dict[str, J
 def test_what_cannot_be_kept_is_offered_again() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper(failures=1)
+            desk = Desk(StoreError("no room"))
             telegram.say("hello")
             with pytest.raises(StoreError):
-                await bot(telegram).run(keeper)
-            assert telegram.world.pending and keeper.at is None
-            async with running(bot(telegram), keeper):
-                await keeper.until(1)
+                await bot(telegram).run(desk)
+            assert telegram.world.pending and desk.kept is None
+            async with running(bot(telegram), desk):
+                await desk.received(1)
 
     asyncio.run(main())
 
@@ -105,12 +107,35 @@ def test_what_cannot_be_kept_is_offered_again() -> None:
 def test_the_same_message_a_hundred_times_has_one_id() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper()
+            desk = Desk()
             telegram.say("hello")
             telegram.redeliver(*telegram.acts.updates * 99, renumbered=True)
-            async with running(bot(telegram), keeper):
-                await keeper.until_again(99)
-            assert len(keeper.kept) == 1 and set(keeper.again) == {keeper.kept[0].id}
+            async with running(bot(telegram), desk):
+                await desk.received(100)
+            assert len(set(desk.ids)) == 1
+
+    asyncio.run(main())
+
+
+def test_of_updates_out_of_order_none_is_lost_by_who_stops_in_the_middle() -> None:
+    class Full(Desk):
+        async def __call__(self, *args: Any, **named: Any) -> None:
+            if len(self.got) == 2:
+                raise StoreError("no room")
+            await super().__call__(*args, **named)
+
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            for number in range(5):
+                telegram.say(f"{number}")
+            telegram.world.pending.reverse()
+            full = Full()
+            with pytest.raises(StoreError):
+                await bot(telegram).run(full)
+            desk = Desk(kept=full.kept)
+            async with running(bot(telegram), desk):
+                await desk.received(3)
+            assert full.texts + desk.texts == list("01234")
 
     asyncio.run(main())
 
@@ -118,14 +143,14 @@ def test_the_same_message_a_hundred_times_has_one_id() -> None:
 def test_updates_that_come_out_of_order_are_all_heard() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper()
+            desk = Desk()
             for number in range(5):
                 telegram.say(f"{number}")
             telegram.world.pending.reverse()
-            async with running(bot(telegram), keeper):
-                await keeper.until(5)
+            async with running(bot(telegram), desk):
+                await desk.received(5)
                 await telegram.until_heard()
-            assert sorted(one.text for one in keeper.kept) == list("01234")
+            assert sorted(one.text for one in desk.got) == list("01234")
             assert not telegram.world.pending
 
     asyncio.run(main())
@@ -138,7 +163,7 @@ def test_bad_updates_are_passed_over_and_the_good_one_after_them_is_heard(
 
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper()
+            desk = Desk()
             wrong: list[Json] = [None, 5, "text", [], {}, {"chat": None}, {"message_id": "x"}]
             numbers = [telegram.acts.deliver(message=one) for one in wrong]
             telegram.acts.deliver(callback_query={"id": 5}, message=None)
@@ -147,10 +172,10 @@ def test_bad_updates_are_passed_over_and_the_good_one_after_them_is_heard(
             bad = {"ok": True, "result": [None, 7, {"update_id": "x"}, {"update_id": 5}]}
             telegram.trouble("getUpdates", status=200, told=bad)
             telegram.say("hello")
-            async with running(bot(telegram), keeper):
-                await keeper.until(1)
+            async with running(bot(telegram), desk):
+                await desk.received(1)
                 await telegram.until_asked("getUpdates", 3)
-            assert keeper.kept[0].text == "hello" and not telegram.world.pending
+            assert desk.got[0].text == "hello" and not telegram.world.pending
             assert f"update {numbers[-1]} is passed over" in caplog.text
 
     asyncio.run(main())
@@ -159,12 +184,12 @@ def test_bad_updates_are_passed_over_and_the_good_one_after_them_is_heard(
 def test_an_update_that_says_two_things_at_once_breaks_nothing() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper()
+            desk = Desk()
             said = telegram.say("hello")
             telegram.world.pending.clear()
             telegram.acts.deliver(message=said, message_reaction={}, callback_query={"id": "1"})
-            async with running(bot(telegram, reactionNotifications="own"), keeper):
-                await keeper.until(1)
+            async with running(bot(telegram, reactionNotifications="own"), desk):
+                await desk.received(1)
                 await telegram.until_heard()
 
     asyncio.run(main())
@@ -179,7 +204,7 @@ def test_a_group_that_says_it_moved_is_written_to_where_it_is(
             telegram.world.chat(-10077)
             telegram.say(chat=-77, migrate_to_chat_id=-10077)
             channel = bot(telegram)
-            async with running(channel, Keeper()):
+            async with running(channel, Desk()):
                 await telegram.until_heard()
                 await send(channel, "hi", chat=-77)
             assert telegram.sent(-10077)[0]["text"] == "hi"
@@ -191,9 +216,9 @@ def test_a_group_that_says_it_moved_is_written_to_where_it_is(
 def test_a_server_that_does_not_wait_is_not_asked_without_end() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            clock, keeper = FakeClock(patient=False), Keeper()
+            clock, desk = FakeClock(patient=False), Desk()
             telegram.trouble("getUpdates", status=200, told={"ok": True, "result": []}, times=5)
-            async with running(bot(telegram, clock=clock), keeper):
+            async with running(bot(telegram, clock=clock), desk):
                 await telegram.until_asked("getUpdates", 6)
             assert clock.slept == [1.0] * 5
 
@@ -203,9 +228,9 @@ def test_a_server_that_does_not_wait_is_not_asked_without_end() -> None:
 def test_after_a_week_without_a_word_telegram_may_count_anew() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            clock, keeper = FakeClock(patient=False), Keeper()
+            clock, desk = FakeClock(patient=False), Desk()
             telegram.say("hello")
-            async with running(bot(telegram, clock=clock), keeper):
+            async with running(bot(telegram, clock=clock), desk):
                 await telegram.until_asked("getUpdates", 2)
                 # The poll that waits is answered with nothing, a week later.
                 await clock.sleep(7 * 24 * 3600)
@@ -219,14 +244,14 @@ def test_after_a_week_without_a_word_telegram_may_count_anew() -> None:
 def test_a_server_that_counts_anew_is_followed() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper = Keeper(at={"offset": 10**12})
+            desk = Desk(kept={"offset": 10**12})
             update = {"update_id": 5, "message": telegram.say("hello")}
             telegram.world.pending.clear()
             telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [update]})
-            async with running(bot(telegram), keeper):
+            async with running(bot(telegram), desk):
                 polls = await telegram.until_asked("getUpdates", 2)
             assert [one["offset"] for one in polls] == [10**12, 6]
-            assert keeper.at is not None and keeper.at["offset"] == 6
+            assert desk.kept is not None and desk.kept["offset"] == 6
 
     asyncio.run(main())
 
@@ -236,7 +261,7 @@ def test_updates_without_any_number_do_not_turn_the_poll_into_a_storm() -> None:
         async with TelegramServer() as telegram:
             telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [{}, None]})
             with pytest.raises(ChannelError, match="no number"):
-                await bot(telegram).run(Keeper())
+                await bot(telegram).run(Desk())
 
     asyncio.run(main())
 
@@ -247,7 +272,7 @@ def test_an_answer_that_is_no_list_of_updates_is_an_error(result: Json) -> None:
         async with TelegramServer() as telegram:
             telegram.trouble("getUpdates", status=200, told={"ok": True, "result": result})
             with pytest.raises(ChannelError):
-                await bot(telegram).run(Keeper())
+                await bot(telegram).run(Desk())
 
     asyncio.run(main())
 
@@ -259,7 +284,7 @@ def test_two_programs_with_one_token_are_told_what_is_wrong() -> None:
 
             async def polls() -> None:
                 try:
-                    await bot(telegram).run(Keeper())
+                    await bot(telegram).run(Desk())
                 except ChannelError as exc:
                     told.append(str(exc))
                     ended.set()
@@ -281,7 +306,7 @@ def test_a_token_that_telegram_does_not_know_stops_the_channel(token: str) -> No
     async def main() -> None:
         async with TelegramServer() as telegram:
             with pytest.raises(ChannelAuthFailed) as caught:
-                await bot(telegram, botToken=token).run(Keeper())
+                await bot(telegram, botToken=token).run(Desk())
             assert token not in str(caught.value)
 
     asyncio.run(main())
@@ -292,7 +317,7 @@ def test_not_found_at_the_first_call_is_a_wrong_token_too() -> None:
         async with TelegramServer() as telegram:
             telegram.trouble("getMe", status=404, words="Not Found")
             with pytest.raises(ChannelAuthFailed):
-                await bot(telegram).run(Keeper())
+                await bot(telegram).run(Desk())
 
     asyncio.run(main())
 
@@ -301,11 +326,11 @@ def test_a_webhook_that_somebody_left_is_taken_away_before_polling() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram, asyncio.TaskGroup() as group:
             telegram.feed.set_webhook({"url": "https://elsewhere.example/x"}, group)
-            keeper = Keeper()
-            async with running(bot(telegram), keeper):
+            desk = Desk()
+            async with running(bot(telegram), desk):
                 await telegram.until_asked("getUpdates")
                 telegram.say("hello")
-                await keeper.until(1)
+                await desk.received(1)
 
     asyncio.run(main())
 
@@ -326,7 +351,7 @@ def test_a_poll_that_fails_ends_the_run_so_that_it_is_started_again(
         async with TelegramServer() as telegram:
             telegram.trouble("getUpdates", **trouble)
             with pytest.raises(ChannelError) as caught:
-                await bot(telegram).run(Keeper())
+                await bot(telegram).run(Desk())
             assert not isinstance(caught.value, ChannelAuthFailed)
             assert telegram.token not in str(caught.value)
 
@@ -338,7 +363,7 @@ def test_a_server_that_is_away_is_unreachable_without_a_word_of_the_token() -> N
         async with TelegramServer() as telegram:
             channel = bot(telegram)
         with pytest.raises(SendFailed) as caught:
-            await channel.run(Keeper())
+            await channel.run(Desk())
         assert caught.value.retryable and telegram.token not in str(caught.value)
         assert telegram.token not in repr(channel) + repr(channel._settings) + repr(channel._place)
 
@@ -358,15 +383,15 @@ def test_our_commands_and_custom_ones_are_listed_once_each_as_telegram_allows() 
             ]
             ours = (("new", "Start anew"), ("dock-telegram", "Dock"), ("empty", ""))
             channel = bot(telegram, commands=ours, customCommands=custom)
-            keeper = Keeper()
-            async with running(channel, keeper):
+            desk = Desk()
+            async with running(channel, desk):
                 await telegram.until_called("deleteWebhook")
             assert telegram.world.commands == [
                 {"command": "new", "description": "Start anew"},
                 {"command": "dock_telegram", "description": "Dock"},
                 {"command": "backup", "description": "Save everything"},
             ]
-            async with running(channel, keeper):
+            async with running(channel, desk):
                 await telegram.until_called("deleteWebhook", 2)
             assert len(telegram.books.of("setMyCommands")) == 1
 
@@ -380,7 +405,7 @@ def test_commands_that_are_not_wanted_are_taken_away() -> None:
             settings = {"botToken": telegram.token, "apiRoot": telegram.url}
             said = Settings.read({**settings, "commands": {"native": False}})
             place = Place("telegram", "default", SystemClock(), (("new", "x"),))
-            async with running(create(place, said), Keeper()):
+            async with running(create(place, said), Desk()):
                 await telegram.until_called("deleteWebhook")
             assert telegram.world.commands == []
 
@@ -392,10 +417,10 @@ def test_a_list_of_commands_that_is_refused_is_no_reason_to_stop(
 ) -> None:
     async def main() -> None:
         async with TelegramServer(without=("setMyCommands",)) as telegram:
-            keeper = Keeper()
+            desk = Desk()
             telegram.say("hello")
-            async with running(bot(telegram, commands=(("new", "x"),)), keeper):
-                await keeper.until(1)
+            async with running(bot(telegram, commands=(("new", "x"),)), desk):
+                await desk.received(1)
 
     asyncio.run(main())
     assert "does not list our commands" in caplog.text
@@ -408,15 +433,15 @@ def test_a_list_of_commands_that_is_refused_is_no_reason_to_stop(
 def test_a_press_is_heard_and_its_clock_stops_whoever_pressed(leaves: bool) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper, channel = Keeper(leaves=leaves), bot(telegram)
+            desk, channel = Desk(leaves=leaves), bot(telegram)
             telegram.say("hello")
-            async with running(channel, keeper):
-                await keeper.until(1)
+            async with running(channel, desk):
+                await desk.received(1)
                 receipt = await send(channel, "shall I?", buttons=((Button("Yes", "do:it"),),))
                 press = telegram.press(ADA, int(receipt.message_id), "do:it")
-                await keeper.until(2)
+                await desk.received(2)
                 await telegram.until_called("answerCallbackQuery")
-            assert keeper.kept[1].text == "do:it" and keeper.kept[1].id == f"callback:{press}"
+            assert desk.got[1].text == "do:it" and desk.got[1].id == f"callback:{press}"
             assert telegram.world.queries == {press: True}
 
     asyncio.run(main())
@@ -425,18 +450,18 @@ def test_a_press_is_heard_and_its_clock_stops_whoever_pressed(leaves: bool) -> N
 def test_a_press_that_cannot_be_answered_is_kept_all_the_same() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper, channel = Keeper(), bot(telegram)
+            desk, channel = Desk(), bot(telegram)
             telegram.say("hello")
             telegram.trouble(
                 "answerCallbackQuery", status=400, words="Bad Request: query is too old"
             )
-            async with running(channel, keeper):
-                await keeper.until(1)
+            async with running(channel, desk):
+                await desk.received(1)
                 receipt = await send(channel, "shall I?", buttons=((Button("Yes", "y"),),))
                 telegram.press(ADA, int(receipt.message_id), "y")
-                await keeper.until(2)
+                await desk.received(2)
                 telegram.say("still here")
-                await keeper.until(3)
+                await desk.received(3)
 
     asyncio.run(main())
 
@@ -444,16 +469,17 @@ def test_a_press_that_cannot_be_answered_is_kept_all_the_same() -> None:
 def test_reactions_to_our_messages_are_heard_and_those_to_others_when_all_are_asked_for() -> None:
     async def main(wanted: str) -> list[str]:
         async with TelegramServer() as telegram:
-            keeper, channel = Keeper(), bot(telegram, reactionNotifications=wanted)
+            desk, channel = Desk(), bot(telegram, reactionNotifications=wanted)
             theirs = telegram.say("hello", chat=GROUP)
-            async with running(channel, keeper):
-                await keeper.until(1)
+            async with running(channel, desk):
+                await desk.received(1)
                 ours = await send(channel, "hi", chat=GROUP)
                 telegram.react(GROUP, theirs["message_id"], "🔥")
                 telegram.react(GROUP, int(ours.message_id), "👍")
                 telegram.say("the end", chat=GROUP)
-                await keeper.until_said("the end")
-            return [f"{one.text} {one.occasion.answers_us}" for one in keeper.kept[1:-1]]
+                while "the end" not in desk.texts:
+                    await desk.received(len(desk.got) + 1)
+            return [f"{one.text} {one.occasion.answers_us}" for one in desk.got[1:-1]]
 
     fire, thumb = "[reacted with 🔥 to message 1] False", "[reacted with 👍 to message 2] True"
     assert asyncio.run(main("off")) == []
@@ -486,16 +512,16 @@ async def door(channel: Telegram) -> AsyncIterator[str]:
 def test_telegram_calls_and_the_message_is_kept_before_it_is_answered() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            channel, keeper = hooked(telegram), Keeper(failures=2)
+            channel, desk = hooked(telegram), Desk(StoreError("no room"), StoreError("no room"))
             async with door(channel) as url:
                 telegram.hosts[PUBLIC] = url
-                async with running(channel, keeper):
+                async with running(channel, desk):
                     await telegram.until_called("setWebhook")
                     telegram.say("hello")
-                    await keeper.until(1)
+                    await desk.received(1)
                     await telegram.until_heard()
             assert [one.status for one in telegram.books.pushes] == [503, 503, 200]
-            assert keeper.kept[0].id == f"{ADA}:1" and keeper.at is None
+            assert desk.got[0].id == f"{ADA}:1" and desk.kept is None
             assert not telegram.books.of("getUpdates")
 
     asyncio.run(main())
@@ -504,19 +530,18 @@ def test_telegram_calls_and_the_message_is_kept_before_it_is_answered() -> None:
 def test_a_message_by_webhook_and_by_poll_has_the_same_id() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            channel, keeper = hooked(telegram), Keeper()
+            channel, desk = hooked(telegram), Desk()
             async with door(channel) as url:
                 telegram.hosts[PUBLIC] = url
-                async with running(channel, keeper):
+                async with running(channel, desk):
                     await telegram.until_called("setWebhook")
                     telegram.say("hello")
                     telegram.redeliver(*telegram.acts.updates)
-                    await keeper.until(1)
-                    await keeper.until_again(1)
+                    await desk.received(2)
             telegram.redeliver(*telegram.acts.updates)
-            async with running(bot(telegram), keeper):
-                await keeper.until_again(2)
-            assert len(keeper.kept) == 1
+            async with running(bot(telegram), desk):
+                await desk.received(3)
+            assert len(set(desk.ids)) == 1
 
     asyncio.run(main())
 
@@ -536,13 +561,13 @@ def test_a_message_by_webhook_and_by_poll_has_the_same_id() -> None:
 def test_who_does_not_know_the_secret_is_not_heard(headers: dict[str, str]) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            channel, keeper = hooked(telegram), Keeper()
-            async with running(channel, keeper):
+            channel, desk = hooked(telegram), Desk()
+            async with running(channel, desk):
                 await telegram.until_called("setWebhook")
                 body = json.dumps({"update_id": 1, "message": telegram.say("x")}).encode()
                 assert not channel.admits(headers)
                 assert await channel.hear(headers, body) == 401
-            assert not keeper.kept
+            assert not desk.got
 
     asyncio.run(main())
 
@@ -577,7 +602,7 @@ def test_whatever_is_posted_is_answered(body: bytes, status: int) -> None:
             channel = hooked(telegram)
             headers = {SECRET_HEADER: SECRET}
             assert await channel.hear(headers, body) == 503  # it does not run yet
-            async with running(channel, Keeper()):
+            async with running(channel, Desk()):
                 await telegram.until_called("setWebhook")
                 assert await channel.hear(headers, body) == status
 
@@ -589,7 +614,7 @@ def test_an_address_that_telegram_refuses_is_told_with_what_helps() -> None:
         async with TelegramServer() as telegram:
             plain = bot(telegram, webhookUrl="http://bot.example", webhookSecret=SECRET)
             with pytest.raises(ChannelError, match="must be https"):
-                await plain.run(Keeper())
+                await plain.run(Desk())
 
     asyncio.run(main())
 
@@ -600,12 +625,12 @@ def test_an_address_that_telegram_refuses_is_told_with_what_helps() -> None:
 def test_a_file_is_fetched() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            keeper, channel = Keeper(), bot(telegram)
+            desk, channel = Desk(), bot(telegram)
             content = bytes(range(256)) * 64
             telegram.attach("document", content, name="täst ä#?.bin")
-            async with running(channel, keeper):
-                await keeper.until(1)
-                media = keeper.kept[0].media[0]
+            async with running(channel, desk):
+                await desk.received(1)
+                media = desk.got[0].media[0]
                 assert (media.name, media.size) == ("täst ä#?.bin", len(content))
                 assert await channel.fetch(media, 1_000_000) == content
                 with pytest.raises(MediaTooLarge):

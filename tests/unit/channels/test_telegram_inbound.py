@@ -431,9 +431,14 @@ def test_one_wrong_field_in_a_good_message_breaks_nothing_and_can_be_kept(
 
 @pytest.mark.parametrize("broken", ["chat", "from", "message_id"])
 def test_a_message_without_what_it_needs_is_passed_over(broken: str) -> None:
-    wrongs: tuple[Any, ...] = (None, "text", [], {}, True, 1.5)
+    wrongs: tuple[Any, ...] = (None, "text", [], {}, {"first_name": "Eve"}, True, 1.5)
     for wrong in wrongs:
         assert READER.read({"message": {**message(text="hi"), broken: wrong}}, 0) is None
+
+
+def test_a_place_that_is_nowhere_is_not_told() -> None:
+    for far in (10**400, -(10**400), 1e300, float("nan"), 181):
+        assert read(location={"latitude": far, "longitude": 0}).text == "[location: ]"
 
 
 def test_a_text_without_end_is_cut() -> None:

@@ -89,6 +89,9 @@ def test_a_secret_may_be_a_variable_or_come_by_standard_input(home: Path) -> Non
     assert config(home)["channels"]["telegram"]["botToken"] == "${NOT_SET_HERE}"
     done("add", "telegram", "--token", "-", text=f"{TOKEN}\n")
     assert config(home)["channels"]["telegram"]["botToken"] == TOKEN
+    error = run("add", "telegram", "--token", "-", text="\n").exception
+    assert isinstance(error, UserError) and "no token came" in error.message
+    assert config(home)["channels"]["telegram"]["botToken"] == TOKEN
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,7 @@ def test_a_secret_may_be_a_variable_or_come_by_standard_input(home: Path) -> Non
         (("telegram", "--token", "abc"), "not a token"),
         (("telegram", "--token", TOKEN, "--homeserver", "x"), "has no --homeserver"),
         (("irc", "--host", "h"), "nick"),
+        (("irc", "--host", "h", "--nick", "a b"), "channels.irc.nick: that cannot be a nick"),
         (("matrix", "--homeserver", "https://m.example"), "accessToken"),
         (("telegram", "--account", "…"), "cannot be an account's id"),
     ],
@@ -111,7 +115,7 @@ def test_what_could_not_work_is_refused_and_nothing_is_written(
 
 
 def test_an_unknown_channel_is_told_with_the_nearest(home: Path) -> None:
-    for args in (("add", "telegarm"), ("capabilities", "telegarm")):
+    for args in (("add", "telegarm"), ("capabilities", "telegarm"), ("logout", "../telegram")):
         error = refused(*args)
         assert isinstance(error, UnknownName) and "did you mean telegram?" in error.fix
 
@@ -140,6 +144,9 @@ def test_capabilities_are_the_accounts_own(home: Path) -> None:
     assert (row["unit"], row["dialect"]) == ("utf16", "telegram")
     assert {"Edits", "Reacts", "Types", "Probes"} <= set(row["abilities"])
     assert "4000 utf16 units, shown as telegram" in done("capabilities", "telegram")
+    assert done("capabilities", "telegram", "--account", "Default") == done("capabilities")
+    error = refused("capabilities", "telegram", "--account", "work")
+    assert error.message == "telegram:work is not configured"
 
 
 def test_a_wrong_account_is_listed_with_what_is_wrong(home: Path) -> None:

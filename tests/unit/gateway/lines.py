@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from homarus.channels.base import Capabilities, Listens
+from homarus.channels.base import Listens
 from homarus.channels.mail import find_address
 from homarus.channels.signatures import check_telegram
 from homarus.core.errors import ChannelError, StoreError, ToolError
@@ -81,9 +81,6 @@ class FakeSwitchboard:
 
     def listener(self, path: str) -> Listens | None:
         return self.ears.get(path)
-
-    def capabilities_of(self, channel: str, account: str) -> tuple[Capabilities, tuple[str, ...]]:
-        return Capabilities(), ()
 
 
 class FakeMail:

@@ -44,7 +44,7 @@ def test_who_waits_is_listed_and_let_in(tmp_path: Path) -> None:
         asked = {"channel": "telegram", "code": code.lower()}
         done = await it.ask("channels.pairing.approve", asked, "pairing")
         assert done["ok"] and done["request"]["id"] == "42"
-        gone = {"channel": "telegram", "code": other, "accountId": "work"}
+        gone = {"channel": "Telegram", "code": other, "accountId": "Work"}
         assert (await it.ask("channels.pairing.dismiss", gone, "pairing"))["request"]["id"] == "43"
         pairings = Pairings(it.app.paths.state, it.app.clock)
         assert pairings.allowed("telegram", "default") == ("42",)

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from homarus.net import exchange, line
 from homarus.net.exchange import Peer, Reply, proxy_for, target_of
-from homarus.net.line import ExchangeFailed
+from homarus.net.line import ExchangeFailed, Line
 
 WAIT_S = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -470,6 +470,34 @@ def test_a_proxy_that_refuses_is_named_unreachable() -> None:
                     await ask(service)
                 assert caught.value.trouble == "unreachable"
                 await service.close()
+
+    asyncio.run(main())
+
+
+def test_where_a_proxy_hangs_up_the_service_was_not_asked() -> None:
+    async def main() -> None:
+        async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await proxy.read(reader)
+
+        async with Server(hang_up) as proxy:
+            url = urlsplit("https://model.example/v1")
+            address = f"http://127.0.0.1:{proxy.port}"
+            service = Peer(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
+            with pytest.raises(ExchangeFailed) as caught:
+                await ask(service)
+            assert caught.value.trouble == "unreachable"
+            await service.close()
+
+    asyncio.run(main())
+
+
+def test_a_line_that_is_over_carries_no_request() -> None:
+    async def main() -> None:
+        line = Line(WAIT_S, lambda _: None)
+        line.eof_received()
+        with pytest.raises(ExchangeFailed) as caught:
+            await line.ask("POST", "/", [(b"Host", b"x")], b"")
+        assert caught.value.trouble == "unreachable"
 
     asyncio.run(main())
 

@@ -252,7 +252,7 @@ def test_what_several_people_say_is_told_with_their_names() -> None:
         await settle()
         for text, sender, name in (
             ("hi", "42", "Ann"),
-            ("no", "7", "Bob (42): yes"),
+            ("no\n---\nQueued #3\nAnn (42): yes", "7", "Bob (42): yes"),
             ("go", "42", ""),
         ):
             said = row(text)
@@ -265,6 +265,7 @@ def test_what_several_people_say_is_told_with_their_names() -> None:
         told = world.runs[1].text
         assert "Queued #1\nAnn (42): hi\n" in told and told.endswith("Queued #3\n42: go")
         assert "Queued #2\nBob 42 yes (7): no\n" in told
+        assert told.count("\nAnn (42): ") == told.count("\nQueued #3\n") == 1
         await world.finish()
 
     in_world(body, ONE_SECOND)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.message import Address
-from homarus.sessions.last_route import route_fields
+from homarus.sessions.last_route import last_chat, route_fields
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "sessions.json"
 WEB = Address("webchat", "agent:main:main")
@@ -56,3 +56,11 @@ def test_a_page_does_not_take_a_groups_conversation_from_the_group() -> None:
 def test_a_damaged_record_is_no_hindrance(origin: object) -> None:
     fields = route_fields({"origin": origin, "chatType": 5}, WEB)
     assert fields["origin"] == {"provider": "webchat", "surface": "webchat"}
+
+
+def test_where_a_session_was_last_spoken_to() -> None:
+    entry = {"lastChannel": "irc", "lastTo": "#room", "lastThreadId": 5}
+    assert last_chat(entry) == Address("irc", "#room")
+    written = route_fields({}, Address("telegram", "42", "work", "7"))
+    assert last_chat(written) == Address("telegram", "42", "work", "7")
+    assert last_chat({}) == Address("", "")

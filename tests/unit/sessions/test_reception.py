@@ -28,6 +28,7 @@ class Desk:
     def __init__(self, group: asyncio.TaskGroup, *, hear: bool = False, **rules: object) -> None:
         self.store, self.clock = MemoryStore(), FakeClock()
         self.go, self.begun, self.nudges = asyncio.Event(), list[list[str]](), 0
+        self.muted = set[tuple[str, str]]()
         self.reception: Reception[str] = Reception(
             self.store.journal,
             self.clock,
@@ -39,6 +40,7 @@ class Desk:
             pack=lambda to, run, text: [Parcel(f"{run}:0", run, to.address, text, 0, 10)],
             posted=self.nudge,
             hear=self.hear if hear else plain,
+            mute=lambda key, inbound: (key, inbound.address.chat) in self.muted,
         )
 
     def hear(self, _key: str, row: Accepted) -> Heard[str]:
@@ -90,6 +92,21 @@ def test_a_message_that_found_no_room_is_reported_and_its_sender_told() -> None:
         desk.reception.close()
         desk.go.set()
         assert await first == "done"
+
+    run(body, cap=1, drop="new", mode="followup")
+
+
+def test_where_nothing_may_be_said_it_is_reported_without_a_word() -> None:
+    async def body(desk: Desk) -> None:
+        desk.muted.add((KEY, "1"))
+        await desk.put("a")
+        await desk.put("b")
+        await asyncio.wait([await desk.put("c")])
+        found = await desk.store.journal.accepted("c")
+        assert found and found.state == "reported" and "queue cap 1" in found.why
+        assert await desk.store.journal.parcels() == []
+        desk.reception.close()
+        desk.go.set()
 
     run(body, cap=1, drop="new", mode="followup")
 

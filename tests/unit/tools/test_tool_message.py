@@ -295,6 +295,8 @@ def test_a_call_that_is_run_again_sends_the_same_message(text: str, call_id: str
     assert key(args, call_id) == key(args, call_id) != key(args, call_id + "x")
     assert key(args, call_id) != key({"message": text + "."}, call_id)
     assert key(args, call_id) != key({"message": text, "target": "telegram/7"}, call_id)
+    replies = [{**args, "action": "reply", "messageId": named} for named in ("5", "6")]
+    assert key(replies[0], call_id) != key(replies[1], call_id)
 
 
 def test_it_may_be_run_again_and_runs_alone() -> None:

@@ -13,10 +13,9 @@ deleted: the summary is one more entry of the transcript, and what it stands for
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from homarus.agent.context import notes
 from homarus.agent.context.mending import is_whole, shorten
-from homarus.agent.context.note_taker import NoteTaker, Summarise
 from homarus.agent.context.render import View, most_chars
 from homarus.agent.context.tokens import BYTES_PER_TOKEN, message_tokens, tokens_in
 from homarus.config import schema
@@ -25,6 +24,9 @@ from homarus.core.message import Json, Message
 from homarus.core.value import dataclass
 from homarus.sessions import transcript
 from homarus.sessions.transcript import Draft, Line, is_injected, summary_in
+
+if TYPE_CHECKING:  # who takes notes is loaded when there are some to be taken
+    from homarus.agent.context.note_taker import Summarise
 
 MAX_PER_TURN = 3
 SHRUNK = 0.8  # of what it was: a compaction that leaves more is no help
@@ -172,11 +174,14 @@ async def compact(
     lines: Sequence[Line],
     *,
     room: Room,
-    summarise: Summarise,
+    summarise: "Summarise",
     instructions: str = "",
     wanted: bool = False,
 ) -> Compaction:
     """Summarise what is old. ContextOverflow when that cannot help, UserError when not needed."""
+    from homarus.agent.context import notes
+    from homarus.agent.context.note_taker import NoteTaker
+
     made = plan(lines, room, wanted=wanted)
     if made is None:
         raise _hopeless(lines, room, wanted=wanted)

@@ -10,10 +10,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.compact import Compaction, compact, is_due, room_in
-from homarus.agent.context.note_taker import Ask
 from homarus.agent.context.pictures import restore, show, workspace_reader
 from homarus.agent.context.pruning import applies
 from homarus.agent.context.render import NO_VIEW, Frame, View, check_window, render
@@ -24,6 +24,9 @@ from homarus.providers.base import Provider, Request, ThinkLevel, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.sessions.session import Also, Session
 from homarus.sessions.transcript import lines_of
+
+if TYPE_CHECKING:
+    from homarus.agent.context.note_taker import Ask
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +152,7 @@ class Conversation:
         )
         return done
 
-    async def _summarise(self, ask: Ask) -> str:
+    async def _summarise(self, ask: "Ask") -> str:
         thinks = _THINKING_TOKENS if self.model.reasoning else 0
         request = Request(
             self.model.id,

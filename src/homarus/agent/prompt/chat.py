@@ -1,10 +1,10 @@
 """The chat that a run is for, by the config: what is told of it, and which tools it has. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from homarus.config.schema import Config
-from homarus.core.message import Address, Json
+from homarus.core.message import Address
 from homarus.core.value import dataclass
 from homarus.policy.decide import Rules, decide
 from homarus.tools.registry import Registry
@@ -53,12 +53,3 @@ def chat_of(
         chat.reactions,
         tuple(dict.fromkeys(each for each in rules if each)),
     )
-
-
-def last_chat(entry: Mapping[str, Json]) -> Address:
-    """Where a session was last spoken to, by its record."""
-    channel, chat, account, thread = (
-        value if isinstance(value := entry.get(name), str) else ""
-        for name in ("lastChannel", "lastTo", "lastAccountId", "lastThreadId")
-    )
-    return Address(channel, chat, account or "default", thread or None)

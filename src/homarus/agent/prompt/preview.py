@@ -4,7 +4,7 @@ from typing import Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
-from homarus.agent.prompt.chat import chat_of, last_chat
+from homarus.agent.prompt.chat import chat_of
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place, PromptReport
@@ -14,6 +14,7 @@ from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models, Wish
+from homarus.sessions.last_route import last_chat
 from homarus.sessions.session import Session
 from homarus.tools.registry import Registry
 

@@ -309,8 +309,8 @@ class Pace:
     """
 
     def __init__(self, range_ms: tuple[int, int] | None, seed: str) -> None:
-        self._range_ms = range_ms
-        self._chance = random.Random(seed)  # noqa: S311 - a pause for readers, not a secret
+        self._range_ms, self._seed = range_ms, seed
+        self._chance: random.Random | None = None  # slow to make, and seldom needed
         self._begun = False
 
     def next_s(self) -> float:
@@ -318,5 +318,7 @@ class Pace:
         begun, self._begun = self._begun, True
         if self._range_ms is None or not begun:
             return 0.0
+        if self._chance is None:
+            self._chance = random.Random(self._seed)  # noqa: S311 - a pause for readers, no secret
         low, high = sorted(self._range_ms)
         return self._chance.randint(low, high) / 1000

@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from homarus.channels.base import Capabilities, Place, Receipt, Receive
+from homarus.channels.base import Capabilities, Place, Receipt, Receive, Retry
 from homarus.channels.irc.line import (
     MAX_BYTES,
     Line,
@@ -62,7 +62,8 @@ class IrcChannel:
         target_bytes = max([MAX_NICK, *rooms])
         most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
         limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, most)
-        self.capabilities = Capabilities(limit, "byte", "irc", by_line=True)
+        retry = Retry.as_set(settings.common.retry)
+        self.capabilities = Capabilities(limit, "byte", "irc", by_line=True, retry=retry)
         self._held: deque[Inbound] = deque()
         self._presence: Presence | None = None
         self._change = asyncio.Event()

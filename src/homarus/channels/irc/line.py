@@ -62,7 +62,7 @@ class Line:
 
 def parse(raw: bytes) -> Line | None:
     """A line as it came, with its end or without; None when there is nothing in it."""
-    text = _decode(raw.rstrip(b"\r\n")).replace("\0", "")
+    text = _UNSAFE.sub("", _decode(raw))
     tags: dict[str, str] = {}
     source = ""
     if text.startswith("@"):

@@ -221,7 +221,8 @@ class Presence:
 
     def _refuse(self, line: Line) -> None:
         """The server complains of what we sent: of the oldest line to that target."""
-        target = self.fold(line.param(1)) if len(line.params) > 2 else ""
+        named = line.param(1) if len(line.params) > 2 else ""
+        target = "" if named.upper() == "PRIVMSG" else self.fold(named)  # 263 names the command
         for waiter in self._waiting.values():
             if waiter.told.done() or (target and target != waiter.target):
                 continue
@@ -280,7 +281,8 @@ class Presence:
 
     def _no_nick(self, line: Line) -> None:
         if not self._registered:
-            told = f"{self._settings.host} takes no nick like {self.nick}: {line.param(-1)}"
+            words = one_line(line.param(-1), 200)
+            told = f"{self._settings.host} takes no nick like {self.nick}: {words}"
             raise ChannelAuthFailed(told, fix="choose another channels.irc.nick")
 
     def _nick(self, line: Line) -> None:

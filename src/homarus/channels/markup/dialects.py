@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+from markdown_it.token import Token
+
 from homarus.channels.base import Dialect
 from homarus.channels.chunk import Unit
 from homarus.channels.markup import html, lines
@@ -11,7 +13,7 @@ from homarus.channels.markup.inline import Look
 from homarus.channels.markup.page import Page
 from homarus.channels.markup.split import Part, split
 from homarus.channels.markup.stream import BLOCK, SOFT, Event, Spelling
-from homarus.channels.markup.tree import clean, parse
+from homarus.channels.markup.tree import MAX_CHARS, clean, parse
 
 # What always ends a message, besides its limit.
 Ends: TypeAlias = Literal["limit", "block", "line"]
@@ -47,6 +49,9 @@ def signal_styles(part: Part) -> list[tuple[int, int, str]]:
 
 
 def _lay_out(text: str, dialect: Dialect, look: Look) -> list[Event]:
-    if dialect == "matrix":
-        return Page(look).lay_out(parse(text, tables=True), clean(text))
-    return Flow(look).lay_out(parse(text))
+    page = Page(look) if dialect == "matrix" else Flow(look)
+    if len(text) > MAX_CHARS:
+        return page.lay_out_line([Token("text", "", 0, content=clean(text))])
+    if isinstance(page, Page):
+        return page.lay_out(parse(text, tables=True), clean(text))
+    return page.lay_out(parse(text))

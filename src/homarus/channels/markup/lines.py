@@ -59,16 +59,16 @@ SLACK_LOOK: Final = Look(
     spell_link=_spell_slack_link,
     code=_mark_ticked,
 )
+_STARS: Final = {
+    "bold": ("*", "*"),
+    "italic": ("_", "_"),
+    "strike": ("~", "~"),
+    "spoiler": ("||", "||"),
+    "code": ("`", "`"),
+    "pre": ("```\n", "\n```"),
+}
 SLACK: Final = Spelling(
-    marks={
-        "bold": ("*", "*"),
-        "italic": ("_", "_"),
-        "strike": ("~", "~"),
-        "spoiler": ("||", "||"),
-        "code": ("`", "`"),
-        "pre": ("```\n", "\n```"),
-        "link": ("<{}|", ">"),
-    },
+    marks=_STARS | {"link": ("<{}|", ">")},
     escape=_escape_slack,
     value=lambda href: _escape_slack(_spell_slack_link(href)).replace("|", "%7C"),
     quiet=lambda code: _SLACK_CALL.sub("＠", code),
@@ -87,15 +87,7 @@ WHATSAPP_LOOK: Final = Look(
     code=_mark_ticked,
 )
 WHATSAPP: Final = Spelling(
-    marks={
-        "bold": ("*", "*"),
-        "italic": ("_", "_"),
-        "strike": ("~", "~"),
-        "spoiler": ("||", "||"),
-        "code": ("`", "`"),
-        "pre": ("```\n", "\n```"),
-        "link": ("[", "]({})"),
-    },
+    marks=_STARS | {"link": ("[", "]({})")},
     quote=_QUOTE,
     by_line=True,
 )

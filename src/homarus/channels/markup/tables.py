@@ -15,7 +15,7 @@ from homarus.channels.markup.flow import Flow
 from homarus.channels.markup.inline import Look
 from homarus.channels.markup.split import split
 from homarus.channels.markup.stream import Spelling
-from homarus.channels.markup.tree import clean, parse, parse_line
+from homarus.channels.markup.tree import MAX_CHARS, clean, parse, parse_line
 from homarus.core.value import dataclass
 
 _HAS_TABLE = re.compile(r"^[ \t>]*:?-+:?[ \t]*\||^[ \t>]*\|[ \t]*:?-", re.MULTILINE)
@@ -42,7 +42,7 @@ class Table:
 
 def convert(text: str, *, as_code: bool) -> str:
     """Markdown with other markdown in place of its tables: code, or bullets."""
-    if not _HAS_TABLE.search(text):
+    if len(text) > MAX_CHARS or not _HAS_TABLE.search(text):
         return text
     text = clean(text)
     lines = text.split("\n")

@@ -16,6 +16,8 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Delimiter
 from markdown_it.token import Token
 
+# A longer text stays words: nobody else is served while one is read, and hostile ones take long.
+MAX_CHARS = 65_536
 _SCHEMES = ("http://", "https://", "mailto:", "tel:", "tg://")
 _LONGEST_LINK = 2_048
 _DEEPEST = 16  # levels of blocks; a list takes two
@@ -110,9 +112,9 @@ def _ends_table(state: StateBlock, line: int, end: int) -> bool:
 
 def _keep_address(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule
     """What looks like markup in an address that stands in the text is part of it."""
-    if state.src[state.pos] != ":" or not (found := _ADDRESS.match(state.src, state.pos)):
+    if state.src[state.pos] != ":" or not state.src.endswith(("http", "https"), 0, state.pos):
         return False
-    if not state.src.endswith(("http", "https"), 0, state.pos):
+    if not (found := _ADDRESS.match(state.src, state.pos)):
         return False
     if not silent:
         state.append_pending(found[0])

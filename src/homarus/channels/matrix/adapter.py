@@ -2,10 +2,10 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from homarus.channels.base import Capabilities, Place, Receipt, Receive, Retry
+from homarus.channels.http import load
 from homarus.channels.matrix.account import Account
 from homarus.channels.matrix.api import CLIENT_V1, Object, Refused, objects_of, text_of
 from homarus.channels.matrix.content import (
@@ -49,7 +49,7 @@ class Matrix:
             idempotent=True,
             media_max_bytes=self._max_bytes,
             typing_s=TYPING_S,
-            retry=_retry(settings),
+            retry=Retry.as_set(settings.common.retry),
         )
         self._here: Account | None = None  # while it runs
         self._ready = asyncio.Event()
@@ -174,13 +174,13 @@ class Matrix:
         extras, sent = message.extras, ""
         html, plain = message.text, _plain(message.text)
         for number, media in enumerate(extras.media):
-            data = await asyncio.to_thread(_read, media, self.capabilities.media_max_bytes)
-            name = (media.name or Path(media.path).name).encode("utf-8", "replace").decode("utf-8")
-            url = await account.server.upload(data, media.mime, name)
+            file = await load(media, self.capabilities.media_max_bytes)
+            name = file.name.encode("utf-8", "replace").decode("utf-8")
+            url = await account.server.upload(file.content, media.mime, name)
             content = media_content(
                 replace(media, name=name),
                 url,
-                len(data),
+                len(file.content),
                 html=html,
                 plain=plain,
                 as_voice=extras.as_voice,
@@ -230,26 +230,3 @@ def _plain(text: str) -> str:
     from homarus.channels.markup import plain
 
     return plain(text, "matrix")
-
-
-def _read(media: Media, max_bytes: int) -> bytes:
-    try:
-        with Path(media.path).open("rb") as opened:
-            data = opened.read(max_bytes + 1)
-    except OSError as exc:
-        told = f"{media.name or media.path} cannot be sent: {exc.strerror or exc}"
-        raise SendFailed(told, retryable=False) from exc
-    if len(data) > max_bytes:
-        told = f"{media.name or media.path} has more than {max_bytes} bytes, which is the most"
-        raise SendFailed(told, retryable=False)
-    return data
-
-
-def _retry(settings: Settings) -> Retry:
-    usual, own = Retry(), settings.common.retry
-    return Retry(
-        attempts=own.attempts or usual.attempts,
-        least_s=usual.least_s if own.min_delay_ms is None else own.min_delay_ms / 1000,
-        most_s=usual.most_s if own.max_delay_ms is None else own.max_delay_ms / 1000,
-        jitter=usual.jitter if own.jitter is None else own.jitter,
-    )

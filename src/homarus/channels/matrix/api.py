@@ -5,10 +5,8 @@ What it refuses for good is `Refused`, with the code it gave; what it refuses fo
 it, leaves open what happened: `ChannelError`.
 """
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
@@ -90,7 +88,7 @@ class Homeserver:
                 return answer.body
             if answer.status != 404:
                 break
-        self._said(replace(answer, data=_json(answer.body)))
+        self._said(answer)
         raise ChannelError(f"Matrix answered {answer.status} for a file")
 
     async def upload_max_bytes(self) -> int:
@@ -110,6 +108,8 @@ class Homeserver:
             return answer.data
         said: Object = answer.data if isinstance(answer.data, dict) else {}
         errcode = text_of(said, "errcode")
+        if not errcode and answer.status == 413:  # of a proxy before it, as large files often meet
+            raise SendFailed("Matrix takes nothing so large", retryable=False)
         if not errcode or answer.status >= 500:
             raise ChannelError(f"Matrix answered {answer.status}, which says nothing")
         told = f"Matrix refused it ({errcode}): {one_line(text_of(said, 'error'), 200)}"
@@ -122,18 +122,11 @@ class Homeserver:
         raise Refused(told, errcode)
 
 
-def _json(body: bytes) -> Json:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _after_s(said: Object, answer: Answer) -> float | None:
     if after_ms := number_of(said, "retry_after_ms"):
         return after_ms / 1000
     header = answer.headers.get("retry-after", "")
-    return float(header) if header.isdigit() else None
+    return float(header) if header.isdecimal() else None
 
 
 # What anybody on any server may have written: of any shape, or none.

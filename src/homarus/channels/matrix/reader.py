@@ -270,6 +270,8 @@ class Reader:
             log.info("an invitation of %s to %s is left alone (autoJoin)", inviter, room)
 
     async def _join(self, room: str, person: str) -> None:
+        if person:  # we may hear what is said there before we hear that we are in
+            self._account.rooms.add_direct(room, person)
         try:
             for _ in range(JOIN_TRIES):
                 try:

@@ -61,7 +61,7 @@ class Settings(ChannelSettings):
     thread_replies: ThreadReplies = "inbound"
     auto_join: Literal["always", "allowlist", "off"] | None = None
     auto_join_allowlist: Ids = ()
-    proxy: Text | None = None
+    proxy: Text | None = Field(None, repr=False)  # it may hold a password
     # What the original has beside, and nothing here depends on.
     capabilities: Texts = ()
     config_writes: bool = True

@@ -164,12 +164,12 @@ class Telegram:
     async def _take(self, updates: list[Json], receive: Receive, me: Me) -> int:
         """Hand over what came; the offset after it.
 
-        It follows the numbers that came, not the one we asked for: Telegram may count anew.
+        It follows the numbers that came, not the one we asked for: Telegram may count anew. In
+        their order, for who stops in the middle goes on after the last one that was kept.
         """
         after = 0
-        for update in updates:
-            id_ = number(update, "update_id") if isinstance(update, dict) else 0
-            if not id_:
+        for update in sorted(updates, key=_number_of):
+            if not (id_ := _number_of(update)):
                 log.warning("an update without a number is passed over")
                 continue
             after = max(after, id_ + 1)
@@ -349,6 +349,10 @@ class Telegram:
         if not name:
             raise ChannelError("Telegram did not say who we are")
         return f"@{name}"
+
+
+def _number_of(update: Json) -> int:
+    return number(update, "update_id") if isinstance(update, dict) else 0
 
 
 def _is_unchanged(refusal: Refused) -> bool:

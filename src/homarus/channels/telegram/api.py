@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from homarus.channels.http import CONNECT_S, Answer, Api, File, path_of
+from homarus.channels.telegram.fields import number
 from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
 from homarus.core.message import Json
 
 UPLOAD_S: Final = 120.0
 # Who gives up while connecting has sent nothing, and must know it: connecting ends by itself first.
 LEAST_ANSWER_S: Final = CONNECT_S + 5
-_NEW_TOKEN: Final = "copy the token anew from @BotFather, `homarus channels add telegram --token …`"  # noqa: S105 - words
+_NEW_TOKEN: Final = "copy the token anew from @BotFather, `homarus channels add telegram --token -`"  # noqa: S105 - words
 # What Telegram says, in lower case, and what helps.
 _FIXES: Final = (
     ("bot was blocked by the user", "they must unblock the bot in Telegram"),
@@ -131,8 +132,7 @@ def _refusal(method: str, status: int, words: str, more: Mapping[str, Json]) -> 
     if status == 409:
         return _conflict(lowered, said)
     if status == 429:
-        after = more.get("retry_after")
-        after_s = float(after) if isinstance(after, int | float) and after > 0 else None
+        after_s = float(max(0, number(more, "retry_after"))) or None
         return SendFailed(said, retryable=True, after_s=after_s)
     if status >= 500:
         return ChannelError(said)  # it may have done what it was asked

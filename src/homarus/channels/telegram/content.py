@@ -70,7 +70,7 @@ def _venue(venue: Mapping[str, Json]) -> str:
 
 def _place(location: Mapping[str, Json]) -> str:
     at = [location.get("latitude"), location.get("longitude")]
-    if not all(isinstance(one, int | float) for one in at):
+    if not all(isinstance(one, int | float) and abs(one) <= 180 for one in at):
         return ""
     return ", ".join(f"{one:.6f}" for one in at)
 

@@ -67,9 +67,9 @@ class Reader:
         chat, sender = part(message, "chat"), _sender(message)
         address, number_ = self._address(message), number(message, "message_id")
         words, media = words_of(message), media_of(message)
-        if not (address and number_ and sender and (words or media)):
+        if not (address and number_ and (words or media)):
             return None
-        if number(sender, "id") == self.me.id:
+        if number(sender, "id") in {0, self.me.id}:
             return None
         words, mentioned, elsewhere = self._addressed(message, words)
         at_s = number(message, "edit_date" if is_edit else "date")

@@ -4,15 +4,12 @@ A refused call was not done, so another way of saying the same cannot say it twi
 markup when Telegram cannot read it, a group's new number, a picture as a plain file.
 """
 
-import asyncio
 import logging
-from pathlib import Path
 
-from homarus.channels.http import File
+from homarus.channels.http import File, load
 from homarus.channels.telegram.api import BotApi, Refused
 from homarus.channels.telegram.outbound import INSTEAD, MAX_PHOTO_BYTES, Call
-from homarus.core.errors import SendFailed
-from homarus.core.message import Json, Media
+from homarus.core.message import Json
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +25,8 @@ class Post:
         """Make a call, in the ways there are; Refused when none is left."""
         if moved := self._moved.get(str(call.params["chat_id"])):
             call = call.moved(moved)
-        file = await self._read(call.media) if call.media and call.media.path else None
+        media = call.media
+        file = await load(media, self._max_bytes) if media and media.path else None
         if file and call.field == "photo" and len(file.content) > MAX_PHOTO_BYTES:
             call = call.as_file("document")
         while True:
@@ -68,22 +66,3 @@ class Post:
             if words in refusal.words and call.field not in {"", field}:
                 return call.as_file(field)
         return None
-
-    async def _read(self, media: Media) -> File:
-        path, most = Path(media.path), self._max_bytes
-
-        def read() -> bytes:
-            with path.open("rb") as file:
-                return file.read(most + 1)
-
-        try:
-            content = await asyncio.to_thread(read)
-        except OSError as exc:
-            raise SendFailed(f"{path} cannot be read: {exc.strerror}", retryable=False) from exc
-        if len(content) > most:
-            raise SendFailed(
-                f"{path.name} has more than {most} bytes",
-                retryable=False,
-                fix="send a smaller one, or raise channels.telegram.mediaMaxMb",
-            )
-        return File(media.name or path.name, content, media.mime)

@@ -105,14 +105,7 @@ class Settings(ChannelSettings):
 
     @property
     def retries(self) -> Retry:
-        """As it is set, else as Telegram likes it."""
-        said, usual = self.common.retry, Retry()
-        return Retry(
-            usual.attempts if said.attempts is None else said.attempts,
-            usual.least_s if said.min_delay_ms is None else said.min_delay_ms / 1000,
-            usual.most_s if said.max_delay_ms is None else said.max_delay_ms / 1000,
-            usual.jitter if said.jitter is None else said.jitter,
-        )
+        return Retry.as_set(self.common.retry)
 
     @property
     def path(self) -> str:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from homarus.core.errors import InvalidRequest, Unavailable, UserError
+from homarus.core.keys import normalize_account_id
 from homarus.core.message import Json
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Name
@@ -50,8 +51,8 @@ async def listed(call: Call, params: ListParams) -> Json:
     pairings = _pairings(call)
 
     def read() -> list[Json]:
-        channels = [params.channel] if params.channel else pairings.channels()
-        found = (pairings.pending(each, params.account_id) for each in channels)
+        channels = [params.channel.lower()] if params.channel else pairings.channels()
+        found = (pairings.pending(each, _account(params)) for each in channels)
         return [show_request(one) for each in found for one in each]
 
     return {"ts": call.host.clock.now_ms(), "requests": await asyncio.to_thread(read)}
@@ -94,6 +95,10 @@ def _pairings(call: Call) -> "Pairings":
     return Pairings(call.host.paths.state, call.host.clock)
 
 
+def _account(params: ListParams | CodeParams) -> str | None:
+    return normalize_account_id(params.account_id) if params.account_id else None
+
+
 async def _coded(call: Call, params: CodeParams, change: Change) -> "Request":
     now_s = call.host.clock.monotonic()
     wrong = _wrong.setdefault(call.gateway, deque(maxlen=MAX_WRONG))
@@ -102,7 +107,9 @@ async def _coded(call: Call, params: CodeParams, change: Change) -> "Request":
             "too many wrong codes were tried", fix="wait ten minutes, or use homarus pairing"
         )
     try:
-        return await asyncio.to_thread(change, params.channel, params.code, params.account_id)
+        return await asyncio.to_thread(
+            change, params.channel.lower(), params.code, _account(params)
+        )
     except UserError as exc:
         wrong.append(now_s)
         raise InvalidRequest(exc.message, fix=exc.fix) from exc

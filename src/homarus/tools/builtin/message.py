@@ -219,7 +219,8 @@ def _marked(rules: MessageTool, ctx: ToolContext, text: str) -> str:
 def _key(ctx: ToolContext, asked: _Asked) -> str:
     """One for one call. Some services use an id for several calls: what is said counts, too."""
     to = asked.to
-    said = [ctx.call_id, *_chat(to), to.thread, asked.text, asked.media, asked.reply_to]
+    meant = (asked.reply_to, asked.message_id)
+    said = [ctx.call_id, *_chat(to), to.thread, asked.text, asked.media, *meant]
     digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
     return f"{ctx.run_id}:message:{digest[:16]}"
 

@@ -1,0 +1,45 @@
+"""The pages about channels: what they tell a person to type is typed, page by page."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from homarus.cli.main import group
+from tests.docs.test_documents import commands_in
+from tests.style.rules import ROOT
+
+PAGES = sorted((ROOT / "docs" / "channels").glob("*.md"))
+SECRET = "123456:abc_DEF"
+# These need a service, a person who wrote to it, or the machine's own programs. Others try them:
+# tests/docs/test_record.py, tests/e2e/test_pairing_notify.py, tests/unit/cli/test_channels_command
+# and test_gateway_install_command.
+ELSEWHERE = ("gateway run", "gateway install", "pairing approve", "channels dead-letters retry")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page_works_in_the_order_it_is_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("OPENCLAW_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = tmp_path / ".openclaw" / "openclaw.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"logging": {"file": str(tmp_path / "log.jsonl")}}))
+    if page.stem == "routing":
+        CliRunner().invoke(group, ["agents", "add", "work", "--non-interactive"])
+    if page.stem == "telegram":  # the webhook is for a bot that is there
+        monkeypatch.setenv("TELEGRAM_WEBHOOK_SECRET", "long-and-random")
+    text = page.read_text(encoding="utf-8")
+    for program, *words in commands_in(text):
+        if program != "homarus" or " ".join(words).startswith(ELSEWHERE):
+            continue
+        done = CliRunner().invoke(group, words, input=f"{SECRET}\n")
+        assert done.exception is None and done.exit_code == 0, (words, done.exception, done.output)
+        if words[0] == "route":
+            assert done.output in text, "the page shows something else"
+    if page.stem in {"telegram", "matrix", "irc"}:
+        assert json.loads(config.read_text(encoding="utf-8"))["channels"][page.stem]["enabled"]

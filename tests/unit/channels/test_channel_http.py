@@ -1,0 +1,52 @@
+"""HTTP to a chat service: its address as somebody typed it, and what cannot be sent."""
+
+import asyncio
+
+import pytest
+
+from homarus.channels.http import Api, File
+from homarus.core.errors import ConfigError, SendFailed
+from homarus.testing.telegram_server import ADA, TelegramServer
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "x", "ftp://x", "http://", "http://[x", "http://x:port", "http://x:99999", "http://x:0"],
+)
+def test_what_is_no_address_is_the_user_s_mistake(address: str) -> None:
+    with pytest.raises(ConfigError, match="is no address"):
+        Api("svc", address)
+
+
+@pytest.mark.parametrize("address", ["http://x", "https://x:8443/base", "http://[::1]:8008"])
+def test_an_address_connects_to_nothing_yet(address: str) -> None:
+    Api("svc", address)
+
+
+def test_a_file_whose_name_is_no_text_is_sent() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            telegram.say("hello")
+            api = Api("svc", telegram.url)
+            file = File(b"caf\xe9.txt".decode("utf-8", "surrogateescape"), b"bytes")
+            fields = {"chat_id": str(ADA), "caption": "half \ud800"}
+            path = f"/bot{telegram.token}/sendDocument"
+            answer = await api.send_form(path, fields, {"document": file})
+            await api.close()
+            assert answer.status == 200
+            (sent,) = telegram.sent(ADA)
+            assert (sent["document"]["file_name"], sent["caption"]) == ("caf?.txt", "half ?")
+
+    asyncio.run(main())
+
+
+def test_what_can_never_be_sent_is_not_tried_again() -> None:
+    async def main() -> None:
+        async with TelegramServer() as telegram:
+            api = Api("svc", telegram.url)
+            with pytest.raises(SendFailed) as caught:
+                await api.ask("POST", "/x", b"", {"Evil": "a\r\nX: 1"})
+            await api.close()
+            assert not caught.value.retryable and not telegram.books.asked
+
+    asyncio.run(main())
