@@ -18,6 +18,7 @@ from homarus.channels.intake import Intake
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError, ConfigError, HomarusError, UserError
+from homarus.core.tasks import contain
 from homarus.core.value import dataclass
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,8 @@ class Switchboard:
                 del known[key]
             for key, settings in wanted.items():
                 if key not in known or known[key].problem:  # what was in its way may be gone
-                    self._open(key, settings)
+                    known[key] = _Account(settings, enabled=_is_on(settings))
+                    await self._open(key, known[key])
             self._accounts = {key: known[key] for key in wanted}
 
     async def stop(self, channel: str, account: str) -> None:
@@ -148,17 +150,25 @@ class Switchboard:
             if (channel, account) not in self._given
         ]
 
-    def _open(self, key: tuple[str, str], settings: Mapping[str, Any]) -> None:
-        self._accounts[key] = account = _Account(settings)
-        try:
-            account.enabled = _is_on(settings)
-            if account.enabled:
+    async def _open(self, key: tuple[str, str], account: _Account) -> None:
+        """Begin with an account; whatever is wrong with it is its own problem."""
+
+        async def begin() -> None:
+            try:
                 channel = self._make(*key)
                 self._check_path(channel)
                 self._delivery.open(channel)
-        except HomarusError as exc:
-            account.problem = str(exc)
-            log.error("channel %s:%s is off: %s", *key, exc)  # noqa: TRY400 - the error says it all
+            except HomarusError as exc:
+                account.problem = str(exc)
+                log.error(  # noqa: TRY400 - the error says it all
+                    "channel %s:%s is off: %s", *key, exc
+                )
+
+        def broke(exc: Exception) -> None:
+            account.problem = f"it met a bug ({type(exc).__name__}); homarus logs has the details"
+
+        if account.enabled:
+            await contain(f"channel {':'.join(key)}", begin, broke)
 
     def _check_path(self, channel: Channel) -> None:
         """Two accounts cannot be called under one path: one of them would never hear anything."""

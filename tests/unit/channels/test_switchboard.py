@@ -152,6 +152,23 @@ def test_one_that_cannot_be_made_says_why_and_the_others_go_on(tmp_path: Path) -
     at_desk(tmp_path, {"svc": {"accounts": accounts}, "nosuch": {}}, body)
 
 
+def test_a_bug_in_one_channel_is_its_own_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(place: Place, settings: Any) -> Account:
+        if place.account == "odd":
+            raise ZeroDivisionError
+        return Account(place, settings)
+
+    kind = SimpleNamespace(Settings=Settings, create=create)
+    monkeypatch.setattr(roster, "load_channel", lambda _name: kind)
+
+    async def body(desk: Desk) -> None:
+        assert "bug" in desk.line("odd").problem and desk.line("good").running
+
+    at_desk(tmp_path, {"svc": {"accounts": {"odd": {}, "good": {}}}}, body)
+
+
 def test_a_refused_credential_stops_its_line_alone(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         bad = desk.line("bad")
