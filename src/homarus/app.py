@@ -13,7 +13,6 @@ from homarus.agent.boot import boot
 from homarus.agent.cast import Cast
 from homarus.agent.commands.table import Commands, native_commands
 from homarus.agent.prompt.hearing import hear
-from homarus.agent.reply.shaping import Shape, shape_reply
 from homarus.agent.run import Outcome, Runner
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
@@ -48,6 +47,7 @@ from homarus.store.sqlite import SqliteStore, open_store
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
+    from homarus.agent.reply.shaping import Shape
     from homarus.gateway.serve import Ending
 
 
@@ -193,11 +193,15 @@ class App:
             self._runner.sign_stop(key, run_id, by)
         return self._reception.abort(key, run_id)
 
-    def _shape(self, session: Session, inbound: Inbound, thinking: str, anew: str) -> Shape | None:
+    def _shape(
+        self, session: Session, inbound: Inbound, thinking: str, anew: str
+    ) -> "Shape | None":
         """How a run is told to its sender's chat; None where its events are all there is."""
         carries = self.front.delivery.capabilities(inbound.address)
         if carries is None:
             return None
+        from homarus.agent.reply.shaping import shape_reply  # for who is answered in a chat
+
         given = {"thinking": thinking, "anew": anew}
         config, limit = self.loaded.config, carries.text_limit
         return shape_reply(config, session, inbound, text_limit=limit, **given)

@@ -8,16 +8,18 @@ of the answer while it grows is replaced by its first parcel.
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from homarus.agent.reply.blocks import Block, Pace
-from homarus.agent.reply.shaping import Shape
 from homarus.agent.reply.text import parse_reply
 from homarus.core.message import NO_EXTRAS, Extras, Inbound, Media, Message, Outbound
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Refusal
 from homarus.store.journal import Accepted, Lease, Parcel
+
+if TYPE_CHECKING:  # for who is answered in a chat
+    from homarus.agent.reply.blocks import Block, Pace
+    from homarus.agent.reply.shaping import Shape
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ class Show(Protocol):
 class Telling:
     """How a run is told to its chat. `mute`: nothing may be sent there."""
 
-    shape: Shape | None = None
+    shape: "Shape | None" = None
     show: Show | None = None
     attach: Attach | None = None
     mute: bool = False
@@ -74,7 +76,7 @@ class Letters:
     ) -> None:
         self._row, self._pack, self._hooks, self._now_ms = row, pack, hooks, now_ms
         self._telling = Telling()
-        self._pace = Pace(None, row.id)
+        self._pace: Pace | None = None
         # Counts all parts: no two have the same id, also of two attempts when one has sent some.
         # Attempts are counted anew when a person has a message tried again; leases are not.
         self._number = (lease.token - 1) * _ROOM if row.entry else 0
@@ -85,6 +87,8 @@ class Letters:
         """It is known how the chat is told."""
         self._telling, shape = telling, telling.shape
         if shape and shape.posts:
+            from homarus.agent.reply.blocks import Pace
+
             self._pace = Pace(shape.manner.delay_ms, self._row.id)
         elif shape:
             self._number = 0  # nothing was sent before, or the same under the same numbers
@@ -110,6 +114,8 @@ class Letters:
         shape = self._telling.shape
         if shape:
             return await self._write(shape.fail(told))
+        from homarus.agent.reply.blocks import Block
+
         return await self._write([Block(told, "error")] if told else [])
 
     def posted(self) -> None:
@@ -118,7 +124,7 @@ class Letters:
             self._telling.show.release(taken=self._taken)
         self._held = self._taken = False
 
-    async def _write(self, blocks: Sequence[Block]) -> list[Parcel]:
+    async def _write(self, blocks: "Sequence[Block]") -> list[Parcel]:
         inbound, telling, parcels = self._row.inbound, self._telling, list[Parcel]()
         if inbound is None or telling.mute or not blocks:
             return parcels
@@ -146,7 +152,7 @@ class Letters:
 
     def _paced(self, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
         """With a pause before the first of them, as people make between two messages."""
-        wait_s = self._pace.next_s() if parcels else 0.0
+        wait_s = self._pace.next_s() if self._pace and parcels else 0.0
         if not wait_s:
             return parcels
         self._due_ms = max(self._due_ms, self._now_ms()) + round(wait_s * 1000)

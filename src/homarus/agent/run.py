@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from homarus.agent.agent import Agent
 from homarus.agent.books import Books, Stranded
@@ -18,7 +18,6 @@ from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
 from homarus.agent.reply.excuse import excuse
-from homarus.agent.reply.shaping import Shape
 from homarus.agent.scene import Scene, compact
 from homarus.agent.spend import Spend, metered
 from homarus.agent.tally import Call, Tallied, spent
@@ -69,13 +68,16 @@ from homarus.store.journal import Accepted
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Ask, Mail
 
+if TYPE_CHECKING:  # for who is answered in a chat
+    from homarus.agent.reply.shaping import Shape
+
 SEVERAL = "several people"  # no service has such an id
 BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
 
 Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
 Steering: TypeAlias = Callable[[str], Sequence[Accepted]]
 # How a session's run is told to its sender's chat; None where the run's events are all there is.
-MakeShape: TypeAlias = Callable[[Session, Inbound, str, str], Shape | None]
+MakeShape: TypeAlias = "Callable[[Session, Inbound, str, str], Shape | None]"
 Words: TypeAlias = Callable[[str, Inbound], str]  # a message as the model of a session reads it
 # Begins to show a run to the chat of the messages it answers: what it has to say so far, and how
 # often the typing sign is given. None where nothing can be shown.
@@ -109,7 +111,7 @@ class _Live:
     scope: asyncio.Timeout | None = None  # while it can be stopped: in its lane, at work
     aborted: bool = False
     stopped_by: StoppedBy | None = None  # when a person did it
-    shape: Shape | None = None
+    shape: "Shape | None" = None
     show: Show | None = None
     where: Where = Where()
     session: Session | None = None  # once it is loaded
@@ -338,7 +340,7 @@ class Runner:
             usage=origin.usage,
         )
 
-    def _show(self, rows: Sequence[Accepted], books: Books, shape: Shape) -> Show | None:
+    def _show(self, rows: Sequence[Accepted], books: Books, shape: "Shape") -> Show | None:
         """Show the run to its chat: its words where no hook has a say in them."""
         asked = [row.inbound for row in rows if row.inbound]
         look = str if self._hooks.has("message_sending") else lambda: shape.preview

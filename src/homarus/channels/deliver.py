@@ -9,10 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from homarus.channels.base import TTL_MS, Capabilities, Channel
-from homarus.channels.courier import Courier
 from homarus.channels.intake import Intake
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
@@ -22,6 +21,9 @@ from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise, task_group
 from homarus.core.value import dataclass
 from homarus.store.journal import Journal, Parcel
+
+if TYPE_CHECKING:
+    from homarus.channels.courier import Courier
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class Line:
     """One account at work; `problem` says why it stands still, or what failed last."""
 
     channel: Channel
-    courier: Courier
+    courier: "Courier"
     problem: str = ""
     is_up: bool = False  # its service let it in, and it has not failed since
     since_ms: int = 0
@@ -119,6 +121,8 @@ class Delivery:
 
     def open(self, channel: Channel) -> None:
         """Begin with one more account, at once when the others are at work."""
+        from homarus.channels.courier import Courier  # for who has channels
+
         line = Line(channel, Courier(channel, self._journal, self._clock, ended=self._note))
         if self._lines.setdefault(line.key, line) is not line:
             raise UserError(f"two channels are called {line.name}", fix="rename one of them")

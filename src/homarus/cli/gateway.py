@@ -269,9 +269,8 @@ def _needed() -> "Running":
 
 def _started_ms() -> Json:
     from homarus.gateway.json_file import JsonFile
-    from homarus.gateway.link import POST
 
-    return JsonFile(Paths.find(os.environ).state / POST).read().get("startedAtMs")
+    return JsonFile(Paths.find(os.environ).post).read().get("startedAtMs")
 
 
 def _wait_until(done: Callable[[], bool], within_s: float, told: str) -> None:

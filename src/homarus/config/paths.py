@@ -59,6 +59,11 @@ class Paths:
         """Credentials and model lists of one agent."""
         return self._agent(agent) / "agent"
 
+    @property
+    def post(self) -> Path:
+        """Where a gateway says that it serves this state, for as long as it does."""
+        return self.state / "gateway.json"
+
     def sessions_dir(self, agent: str) -> Path:
         """The session list and transcripts of one agent."""
         return self._agent(agent) / "sessions"

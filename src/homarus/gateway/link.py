@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from homarus.gateway.identity import Identity
 
-POST = "gateway.json"  # in the state directory, while a gateway serves it
 SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
 _MAX_EVENTS = 100_000
 _ERRORS: dict[str, type[ProtocolError]] = {
@@ -64,7 +63,7 @@ class Running:
 def find_running(paths: Paths) -> Running | None:
     """The gateway of this state directory; None when there is none, or only another program."""
     pid = holder(paths.state)
-    post = JsonFile(paths.state / POST).read() if pid else {}
+    post = JsonFile(paths.post).read() if pid else {}
     if not pid or post.get("pid") != pid or not isinstance(post.get("url"), str):
         return None
     return Running(pid, str(post["url"]), str(post.get("config") or ""))

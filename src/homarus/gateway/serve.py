@@ -31,7 +31,6 @@ from homarus.gateway.host import Host
 from homarus.gateway.http import Listener, Site, open_sockets
 from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import keep
-from homarus.gateway.link import POST
 from homarus.gateway.listen import Listen, resolve_listen
 from homarus.gateway.method import Method
 from homarus.gateway.reload import Change, Watch
@@ -260,7 +259,7 @@ def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
         "startedAtMs": gateway.started_ms,
         "config": str(paths.config),
     }
-    file = JsonFile(paths.state / POST)
+    file = JsonFile(paths.post)
     file.write(post)
     try:
         yield

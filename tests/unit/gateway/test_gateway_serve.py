@@ -7,7 +7,7 @@ from pathlib import Path
 
 from homarus.config.paths import Paths
 from homarus.gateway.json_file import JsonFile
-from homarus.gateway.link import POST, find_running
+from homarus.gateway.link import find_running
 from homarus.gateway.serve import Bell
 from homarus.store.lock import StateLock, holder
 
@@ -51,7 +51,7 @@ def paths_of(folder: Path) -> Paths:
 def test_a_gateway_is_found_only_while_its_process_holds_the_state(tmp_path: Path) -> None:
     paths = paths_of(tmp_path)
     assert find_running(paths) is None and holder(paths.state) == 0
-    post = JsonFile(paths.state / POST)
+    post = JsonFile(paths.post)
     post.write({"pid": os.getpid(), "url": "ws://127.0.0.1:1", "port": 1})
     assert find_running(paths) is None  # left behind by one that died
     lock = StateLock(paths.state)

@@ -273,13 +273,13 @@ class Reader:
         if person:  # we may hear what is said there before we hear that we are in
             self._account.rooms.add_direct(room, person)
         try:
-            for _ in range(JOIN_TRIES):
+            for left in reversed(range(JOIN_TRIES)):
                 try:
                     await self._account.server.post("join", room, data={}, answer_s=JOIN_S)
                     break
-                except Refused:
-                    raise
                 except SendFailed as exc:
+                    if not (exc.retryable and left):
+                        raise
                     await self._clock.sleep(exc.after_s or JOIN_AGAIN_S)
             if person:
                 await self._account.note_direct(room, person)
