@@ -70,9 +70,8 @@ class App:
         self._retired: list[Models] = []  # of an older config; live runs may still use them
         self.store, self.sessions = store, Sessions(store, clock)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
-        self.clock = clock
         self._group: asyncio.TaskGroup = group
-        self.hooks = Hooks()
+        self.clock, self.hooks = clock, Hooks()
         self._cast = Cast(
             lambda: self.loaded.config, paths, reaches=lambda: not self.switchboard.is_empty
         )
@@ -193,18 +192,15 @@ class App:
             self._runner.sign_stop(key, run_id, by)
         return self._reception.abort(key, run_id)
 
-    def _shape(
-        self, session: Session, inbound: Inbound, thinking: str, anew: str
-    ) -> "Shape | None":
+    def _shape(self, session: Session, inbound: Inbound, think: str, anew: str) -> "Shape | None":
         """How a run is told to its sender's chat; None where its events are all there is."""
         carries = self.front.delivery.capabilities(inbound.address)
         if carries is None:
             return None
         from homarus.agent.reply.shaping import shape_reply  # for who is answered in a chat
 
-        given = {"thinking": thinking, "anew": anew}
-        config, limit = self.loaded.config, carries.text_limit
-        return shape_reply(config, session, inbound, text_limit=limit, **given)
+        limit, given = carries.text_limit, {"thinking": think, "anew": anew}
+        return shape_reply(self.loaded.config, session, inbound, text_limit=limit, **given)
 
     def _is_mute(self, key: str, inbound: Inbound) -> bool:
         """Whether a chat is told nothing; a session that was not at hand says nothing itself."""
