@@ -163,6 +163,7 @@ async def _attend(
         port = gateway.gate.entrance.port
         with _posted(plan.paths, gateway, url):
             await gateway.ready.wait()
+            gc.collect()  # of what the start left behind, nothing stays
             gc.freeze()  # what is here now stays: the collector need not look at it again
             gc.enable()
             ready(url)
