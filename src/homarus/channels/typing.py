@@ -7,7 +7,7 @@ after a while in which nothing happened, so that a run that hangs does not seem 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError
@@ -19,6 +19,8 @@ TTL_S: Final = 120.0
 
 class Typing:
     """Keeps the sign of one chat alive. `run` is a task of whoever owns the answer."""
+
+    soon_s: ClassVar[float] = 0.3  # what is answered sooner needs no sign: it would only flicker
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Typing:
 
     async def run(self) -> None:
         """Give the sign while it is wanted, until cancelled, or until the service refuses it."""
+        await self._clock.sleep(self.soon_s)
         while True:
             await self._wanted.wait()
             if not await self._give():

@@ -63,6 +63,7 @@ def check(tree: Mapping[str, Value]) -> Checked:
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
     problems = tuple(walk.problems)
+    keys.known_keys.cache_clear()  # what was read of the list would be kept for nobody
     return Checked(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from homarus.app import open_app
 from homarus.channels.base import Capabilities, Receipt, Receive
+from homarus.channels.typing import Typing
 from homarus.config.load import load
 from homarus.config.paths import Paths
 from homarus.core.event import RunEnded
@@ -96,7 +97,10 @@ def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> 
     return chat
 
 
-def test_an_answer_is_shown_then_sent_with_what_belongs_to_it(tmp_path: Path) -> None:
+def test_an_answer_is_shown_then_sent_with_what_belongs_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Typing, "soon_s", 0.0)
     chat = talk(tmp_path, Chat("hi"), [say("[[reply_to_current]]Here.\nMEDIA:a.txt")])
     (sent,) = chat.sent
     assert (sent.text, sent.extras.reply_to) == ("Here.", "q0")

@@ -76,13 +76,15 @@ class Door:
         pairings.approve("telegram", asked.code)
 
 
-def direct(text: str = "hi", sender: str = "42", id: str = "m1", **about: Any) -> Inbound:  # noqa: A002 - the word for it
-    return Inbound(id, Address("telegram", sender), sender, text, occasion=Occasion(**about))
+def direct(text: str = "hi", sender: str = "42", message_id: str = "m1", **about: Any) -> Inbound:
+    return Inbound(
+        message_id, Address("telegram", sender), sender, text, occasion=Occasion(**about)
+    )
 
 
-def group(text: str = "hi", sender: str = "42", id: str = "m1", **about: Any) -> Inbound:  # noqa: A002 - the word for it
+def group(text: str = "hi", sender: str = "42", message_id: str = "m1", **about: Any) -> Inbound:
     told = Occasion(**{"kind": "group", "title": "Team", "name": "Ann", **about})
-    return Inbound(id, Address("telegram", GROUP), sender, text, occasion=told)
+    return Inbound(message_id, Address("telegram", GROUP), sender, text, occasion=told)
 
 
 def pass_time(door: Door, seconds: float) -> None:
@@ -104,11 +106,11 @@ def test_a_stranger_is_told_how_to_be_let_in_and_nothing_is_answered(tmp_path: P
 def test_the_code_is_told_once_and_again_only_when_there_is_a_new_one(tmp_path: Path) -> None:
     door = Door(tmp_path)
     first = door.challenge(direct())
-    assert door.why(direct("hello?", id="m2")) == "its sender waits for approval"
+    assert door.why(direct("hello?", message_id="m2")) == "its sender waits for approval"
     assert door.challenge(direct()) == first  # the same message, which could not be kept
-    assert Door(tmp_path, door.config).challenge(direct(id="m3")) == first  # a new process
+    assert Door(tmp_path, door.config).challenge(direct(message_id="m3")) == first  # a new process
     pass_time(door, TTL_MS / 1000)
-    second = door.challenge(direct(id="m4"))
+    second = door.challenge(direct(message_id="m4"))
     assert second.key != first.key and second.text != first.text
 
 
@@ -116,7 +118,7 @@ def test_who_was_approved_is_heard_at_once_and_is_no_owner(tmp_path: Path) -> No
     door = Door(tmp_path)
     assert isinstance(door.judge(direct()), Challenged)
     door.pair("42")
-    assert door.heard(direct(id="m2")).authority == "authorised"
+    assert door.heard(direct(message_id="m2")).authority == "authorised"
     assert isinstance(door.judge(direct(sender="43")), Challenged)
 
 
@@ -189,7 +191,7 @@ def test_a_list_that_cannot_be_read_lets_nobody_in(
     (tmp_path / "credentials" / "telegram-allowFrom.json").write_text("{")
     assert isinstance(door.judge(direct()), Challenged)
     (tmp_path / "credentials" / "telegram-pairing.json").write_text("{")
-    assert door.why(direct(id="m2")) == "the rules could not be read"
+    assert door.why(direct(message_id="m2")) == "the rules could not be read"
     assert any(one.levelno >= logging.ERROR for one in caplog.records)
 
 
@@ -198,7 +200,7 @@ def test_a_lock_in_other_hands_costs_the_stranger_a_message_and_nobody_else(tmp_
     with locked(tmp_path / "credentials" / ".telegram-pairing.lock", 0.0):
         assert door.why(direct()) == "the rules could not be read"
         door.heard(direct(sender="7"))
-    assert isinstance(door.judge(direct(id="m2")), Challenged)
+    assert isinstance(door.judge(direct(message_id="m2")), Challenged)
 
 
 def test_a_config_that_changes_holds_at_once(tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_forwarded_words_are_heard_and_are_never_commands(tmp_path: Path) -> Non
     door = Door(tmp_path, configure({"allowFrom": ["42"], "groups": {GROUP: {}}}))
     assert door.heard(direct("/approve 1 allow-always", forwarded="Eve")).authority == ""
     assert door.why(group("/stop", forwarded="Eve")) == "it does not speak to us"
-    assert door.heard(direct("/approve 1 allow-always", id="m2")).authority == "owner"
+    assert door.heard(direct("/approve 1 allow-always", message_id="m2")).authority == "owner"
 
 
 def test_programs_are_not_heard_unless_they_may(tmp_path: Path) -> None:
@@ -308,9 +310,11 @@ def test_who_was_paired_is_nobody_in_particular_in_a_group(tmp_path: Path) -> No
     door.pair("42")
     assert door.heard(direct()).authority == "authorised"
     assert door.heard(group("/new", mentioned=True)).authority == "stranger"
-    assert door.why(group("/new", id="m2")) == "it does not speak to us"  # no order of theirs
+    assert (
+        door.why(group("/new", message_id="m2")) == "it does not speak to us"
+    )  # no order of theirs
     door.config = configure({"groups": {"*": {}}})
-    assert "listed" in door.why(group(id="m3", mentioned=True))
+    assert "listed" in door.why(group(message_id="m3", mentioned=True))
 
 
 # --- being spoken to -----------------------------------------------------------------------------
@@ -353,9 +357,9 @@ def test_activation_of_the_conversation_wins_over_the_config(tmp_path: Path) -> 
     door.heard(group())
     door.config = configure({"groups": {GROUP: {"requireMention": False}}})
     door.entries[ROUTE.key] = {"groupActivation": "mention"}
-    assert door.why(group(id="m2"))
+    assert door.why(group(message_id="m2"))
     door.entries[ROUTE.key] = {"groupActivation": ["odd"]}
-    door.heard(group(id="m3"))
+    door.heard(group(message_id="m3"))
 
 
 def test_a_groups_own_silence_falls_back_on_the_star(tmp_path: Path) -> None:
@@ -365,13 +369,13 @@ def test_a_groups_own_silence_falls_back_on_the_star(tmp_path: Path) -> None:
 
 def test_pictures_that_were_sent_together_are_heard_together(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
-    first = door.judge(group("compare these", id="1", mentioned=True, album="a"))
-    second = door.judge(group("", id="2", album="a"))
+    first = door.judge(group("compare these", message_id="1", mentioned=True, album="a"))
+    second = door.judge(group("", message_id="2", album="a"))
     assert isinstance(first, Admitted) and first.ack
     assert isinstance(second, Admitted) and not second.ack  # one sign for all of them
-    assert door.why(group("", id="3", album="b")) == "it does not speak to us"
-    assert door.why(group("", id="4", sender="7", album="a")) == "it does not speak to us"
-    assert door.why(group("", id="5")) == "it does not speak to us"
+    assert door.why(group("", message_id="3", album="b")) == "it does not speak to us"
+    assert door.why(group("", message_id="4", sender="7", album="a")) == "it does not speak to us"
+    assert door.why(group("", message_id="5")) == "it does not speak to us"
 
 
 def test_an_agents_own_files_may_say_what_it_is_called(tmp_path: Path) -> None:
@@ -395,8 +399,8 @@ def test_an_order_of_somebody_who_may_needs_no_mention(
     door = Door(tmp_path, configure({"groups": {GROUP: {}}, **settings}))
     verdict = door.judge(group("/status", sender=sender))
     assert isinstance(verdict, Admitted if heard else PassedOver), verdict
-    assert door.why(group("/status", sender=sender, id="m2", elsewhere=True))
-    assert door.why(group("status /status", sender=sender, id="m3"))
+    assert door.why(group("/status", sender=sender, message_id="m2", elsewhere=True))
+    assert door.why(group("status /status", sender=sender, message_id="m3"))
 
 
 @pytest.mark.parametrize(
@@ -469,27 +473,27 @@ def test_what_a_message_says_of_its_own_authority_is_worth_nothing(tmp_path: Pat
 
 def test_what_was_not_for_us_comes_along_with_what_is_until_we_answered(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
-    door.why(group("one", id="1"))
-    door.why(group("two\nlines", id="2", name="Bob", sender="7"))
-    door.why(group("one", id="1"))  # offered again
-    door.why(replace(group("", id="3"), media=(Media("image", ref="x"),)))
+    door.why(group("one", message_id="1"))
+    door.why(group("two\nlines", message_id="2", name="Bob", sender="7"))
+    door.why(group("one", message_id="1"))  # offered again
+    door.why(replace(group("", message_id="3"), media=(Media("image", ref="x"),)))
     told = "Ann (42): one\nBob (7): two\n  lines\nAnn (42): <image>"
-    assert door.heard(group("go", id="4", mentioned=True)).before == told
-    assert door.heard(group("go", id="4", mentioned=True)).before == told  # it was not kept
-    door.why(group("after", id="5"))
-    assert door.heard(group("go", id="4", mentioned=True)).before == told
+    assert door.heard(group("go", message_id="4", mentioned=True)).before == told
+    assert door.heard(group("go", message_id="4", mentioned=True)).before == told  # it was not kept
+    door.why(group("after", message_id="5"))
+    assert door.heard(group("go", message_id="4", mentioned=True)).before == told
     door.gate.answered(Address("telegram", GROUP))
-    assert door.heard(group("more", id="6", mentioned=True)).before == "Ann (42): after"
-    assert door.heard(group("again", id="7", mentioned=True)).before == ""
-    assert door.heard(group("more", id="6", mentioned=True)).before == ""
+    assert door.heard(group("more", message_id="6", mentioned=True)).before == "Ann (42): after"
+    assert door.heard(group("again", message_id="7", mentioned=True)).before == ""
+    assert door.heard(group("more", message_id="6", mentioned=True)).before == ""
 
 
 def test_only_who_is_heard_is_remembered(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}, "allowFrom": ["42"]}))
-    door.why(group("let me in", id="1", sender="666"))
-    door.why(group("I am a bot", id="2", is_bot=True))
-    door.why(group("an edit", id="3", is_edit=True))
-    assert door.heard(group(id="4", mentioned=True)).before == ""
+    door.why(group("let me in", message_id="1", sender="666"))
+    door.why(group("I am a bot", message_id="2", is_bot=True))
+    door.why(group("an edit", message_id="3", is_edit=True))
+    assert door.heard(group(message_id="4", mentioned=True)).before == ""
 
 
 @pytest.mark.parametrize(
@@ -507,7 +511,7 @@ def test_how_much_is_remembered(
 ) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}, **telegram}, **rest))
     for n in range(60):
-        door.why(group(f"line {n}", id=f"h{n}"))
+        door.why(group(f"line {n}", message_id=f"h{n}"))
     before = door.heard(group(mentioned=True)).before
     assert len(before.splitlines()) == kept
     assert not before or before.endswith("line 59")
@@ -516,7 +520,7 @@ def test_how_much_is_remembered(
 def test_long_talk_is_bounded_in_characters(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
     for n in range(50):
-        door.why(group(f"{n} " + "x" * 100_000, id=f"h{n}"))
+        door.why(group(f"{n} " + "x" * 100_000, message_id=f"h{n}"))
     before = door.heard(group(mentioned=True)).before
     assert 10_000 < len(before) <= 16_100 and "49 x" in before and "\nAnn (42): 10 x" not in before
 
@@ -525,12 +529,12 @@ def test_every_agent_of_a_chat_hears_for_itself(tmp_path: Path) -> None:
     listed = [{"id": "main"}, {"id": "ops", "groupChat": {"mentionPatterns": ["ops"]}}]
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}, agents={"list": listed}))
     ops = replace(ROUTE, agent="ops", key="agent:ops:telegram:group:-100")
-    asked = group("ops, look", id="1")
+    asked = group("ops, look", message_id="1")
     assert isinstance(door.judge(asked, ROUTE), PassedOver)
     verdict = door.judge(asked, ops)
     assert isinstance(verdict, Admitted) and verdict.inbound.before == ""
     door.gate.answered(asked.address)
-    assert door.heard(group("hi", id="2", mentioned=True)).before == "Ann (42): ops, look"
+    assert door.heard(group("hi", message_id="2", mentioned=True)).before == "Ann (42): ops, look"
 
 
 # --- circles -------------------------------------------------------------------------------------
@@ -543,7 +547,9 @@ def _bots(door: Door) -> None:
 
 def _turns(door: Door, most: int, **about: Any) -> int:
     for n in range(most):
-        verdict = door.judge(group(id=f"t{n}-{door.clock.now_ms()}", mentioned=True, **about))
+        verdict = door.judge(
+            group(message_id=f"t{n}-{door.clock.now_ms()}", mentioned=True, **about)
+        )
         if isinstance(verdict, PassedOver):
             assert "circles" in verdict.why
             return n
@@ -559,7 +565,7 @@ def test_two_programs_do_not_answer_each_other_for_ever(
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
     assert _turns(door, 100, is_bot=True) == 0
     assert sum("as fast as we answer" in one.message for one in caplog.records) == 1
-    door.why(group("a person", id="p", sender="7"))
+    door.why(group("a person", message_id="p", sender="7"))
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
     pass_time(door, 601)
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
@@ -569,10 +575,10 @@ def test_who_is_cut_off_takes_no_talk_along(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
     _bots(door)
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
-    door.judge(group("so it was", id="said", sender="7", is_bot=True))
-    assert "circles" in door.why(group("more", id="cut", mentioned=True, is_bot=True))
-    assert "circles" in door.why(group("more", id="cut too", mentioned=True, is_bot=True))
-    assert door.heard(group("what now?", id="p", sender="9", mentioned=True)).before == (
+    door.judge(group("so it was", message_id="said", sender="7", is_bot=True))
+    assert "circles" in door.why(group("more", message_id="cut", mentioned=True, is_bot=True))
+    assert "circles" in door.why(group("more", message_id="cut too", mentioned=True, is_bot=True))
+    assert door.heard(group("what now?", message_id="p", sender="9", mentioned=True)).before == (
         "Ann (7): so it was"
     )
 
@@ -589,8 +595,8 @@ def test_many_messages_at_once_are_no_circle_and_a_known_person_is_never_cut_off
 ) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}, "allowFrom": ["42"]}))
     for n in range(3 * TURNS):
-        door.heard(group(id=f"g{n}", mentioned=True))
-        door.heard(direct(id=f"d{n}"))
+        door.heard(group(message_id=f"g{n}", mentioned=True))
+        door.heard(direct(message_id=f"d{n}"))
         door.gate.answered(Address("telegram", "42"))
 
 
@@ -644,8 +650,8 @@ _HOSTILE = st.text(max_size=40) | st.sampled_from(
 def test_nobody_can_make_a_line_that_another_said(name: str, text: str, title: str) -> None:
     config = configure({"groups": {GROUP: {}}})
     gate = Gate(lambda: config, Path("/nonexistent"), FakeClock(), entry=lambda _key: {})
-    gate.judge(group(text, id="1", name=name, title=title), ROUTE)
-    verdict = gate.judge(group("go", id="2", mentioned=True), ROUTE)
+    gate.judge(group(text, message_id="1", name=name, title=title), ROUTE)
+    verdict = gate.judge(group("go", message_id="2", mentioned=True), ROUTE)
     assert isinstance(verdict, Admitted)
     before = verdict.inbound.before
     first, *others = before.split("\n")

@@ -91,9 +91,9 @@ class Desk:
         return [Parcel(run, run, inbound.address, text, 0, 1)]
 
 
-def group(text: str, id: str = "m1", **about: Any) -> Inbound:  # noqa: A002 - the word for it
+def group(text: str, message_id: str = "m1", **about: Any) -> Inbound:
     told = Occasion(**{"kind": "group", "name": "Ann", **about})
-    return Inbound(id, Address("telegram", GROUP), "42", text, occasion=told)
+    return Inbound(message_id, Address("telegram", GROUP), "42", text, occasion=told)
 
 
 def test_only_those_who_are_spoken_to_answer_whoever_is_first_in_the_list(tmp_path: Path) -> None:

@@ -22,11 +22,19 @@ class Chat:
             raise self.broken
 
 
-def play(act: Callable[[Chat, Typing], Awaitable[None]], **rules: float) -> Chat:
+class AtOnce(Typing):
+    """One that gives the sign without waiting whether the answer is there before."""
+
+    soon_s = 0.0
+
+
+def play(
+    act: Callable[[Chat, Typing], Awaitable[None]], kind: type[Typing] = AtOnce, **rules: float
+) -> Chat:
     chat = Chat()
 
     async def main() -> None:
-        typing = Typing(chat.typing, chat.clock, interval_s=6.0, **rules)
+        typing = kind(chat.typing, chat.clock, interval_s=6.0, **rules)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             task = group.create_task(typing.run())
             await act(chat, typing)
@@ -77,3 +85,18 @@ def test_a_service_that_refuses_is_not_asked_again() -> None:
         await chat.clock.advance(60)
 
     assert play(act).signs == [0]
+
+
+def test_an_answer_that_is_there_at_once_needs_no_sign() -> None:
+    async def quick(chat: Chat, typing: Typing) -> None:
+        typing.touch()
+        await chat.clock.advance(0.2)
+        typing.stop()
+        await chat.clock.advance(60)
+
+    async def slow(chat: Chat, typing: Typing) -> None:
+        typing.touch()
+        await chat.clock.advance(1)
+
+    assert play(quick, Typing).signs == []
+    assert len(play(slow, Typing).signs) == 1

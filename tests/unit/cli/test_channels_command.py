@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from homarus.cli.channels import command
 from homarus.core.errors import ConfigError, UnknownName, UserError
 from homarus.core.message import Address
-from homarus.store.journal import Parcel
+from homarus.store.journal import Parcel, ParcelState
 from homarus.store.sqlite import open_store
 
 TOKEN = "123456:abc_DEF"
@@ -193,7 +193,7 @@ def test_the_log_of_channels_is_what_they_wrote(home: Path) -> None:
     assert json.loads(done("logs", "--lines", "1", "--json"))["message"].startswith("parcel x")
 
 
-def fill(home: Path, **parcels: str) -> None:
+def fill(home: Path, **parcels: ParcelState) -> None:
     async def main() -> None:
         async with open_store(home / ".openclaw") as store:
             journal = store.journal
@@ -201,7 +201,7 @@ def fill(home: Path, **parcels: str) -> None:
                 for name, state in parcels.items():
                     unit.post(Parcel(name, "r", Address("irc", "#a"), f"about {name}", 1, 2))
                     unit.send_started(name, lease)
-                    unit.send_ended(name, lease, state, why="nobody took it")  # type: ignore[arg-type] # a state
+                    unit.send_ended(name, lease, state, why="nobody took it")
 
     asyncio.run(main())
 

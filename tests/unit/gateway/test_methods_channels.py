@@ -134,7 +134,9 @@ def test_a_probe_asks_those_that_are_on_and_tells_what_they_said(tmp_path: Path)
     at_desk(tmp_path, scene, WORK, UP, BROKEN)
 
 
-def test_a_probe_that_never_ends_or_has_a_bug_spoils_nothing(tmp_path: Path) -> None:
+def test_a_probe_that_never_ends_or_has_a_bug_spoils_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene(desk: Desk) -> None:
         async def probe(channel: str, account: str) -> str:
             if channel == "irc":
@@ -142,7 +144,7 @@ def test_a_probe_that_never_ends_or_has_a_bug_spoils_nothing(tmp_path: Path) -> 
             await asyncio.Event().wait()
             return ""
 
-        desk.host.switchboard.probe = probe  # type: ignore[method-assign] # a broken one
+        monkeypatch.setattr(desk.host.switchboard, "probe", probe)
         found = (await desk.ask("channels.status", probe=True, timeoutMs=1))["channelAccounts"]
         assert "0.001 s" in found["telegram"][0]["probe"]["error"]
         assert "bug" in found["irc"][0]["probe"]["error"]

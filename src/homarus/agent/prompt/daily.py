@@ -73,11 +73,7 @@ def opening_notes(workspace: Path, key: str, today: date, max_chars: int = NOTES
 
 def _note(workspace: Path, day: date) -> str:
     name = note_name(day)
-    try:
-        (workspace / name).lstat()
-    except PermissionError:
-        pass  # `read_text` tells it
-    except OSError:
+    if _is_missing(workspace / name):
         return ""
     text, _ = read_text(workspace, name)
     return f"{name}:\n{text}" if text else ""
@@ -94,3 +90,12 @@ def _tail(text: str, max_chars: int) -> str:
         return ""
     kept = lines[-room:]
     return mark + (kept.partition("\n")[2] or kept)
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is surely nothing; who may not look is told so by `read_text`."""
+    try:
+        path.lstat()
+    except OSError as exc:
+        return not isinstance(exc, PermissionError)
+    return False
