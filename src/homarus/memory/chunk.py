@@ -1,0 +1,124 @@
+"""A note cut two ways: overlapping chunks as the original cuts them, and lines that are cited.
+
+A chunk is what is embedded and shown as a passage. A line is the unit of recall: a bullet, a turn
+of a dialogue, a paragraph. A paragraph too long to show is several pieces of one line.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from homarus.core.text import utf16_len
+from homarus.core.value import dataclass
+
+CHUNK_TOKENS: Final = 400
+CHUNK_OVERLAP: Final = 80
+MAX_PIECE_CHARS: Final = 700
+
+_CHARS_PER_TOKEN = 4
+_LEAST_CHUNK_CHARS = 32
+_MARK = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])?[ \t]*(?:\[[ xX]\][ \t]*)?")
+_SPEAKER = re.compile(
+    r"(?:\*\*|__)?(?:\[[^\]\n]{1,30}\]\s*)?(?:\*\*|__)?"
+    r"(@?[^\W\d_][\w.'’-]{0,30}(?: [^\W\d_][\w.'’-]{0,30}){0,2})"
+    r"(?:\*\*|__)?\s*(?:\([^)\n]{1,30}\)\s*)?:(?:\*\*|__)?\s+\S"
+)
+_HEADING = re.compile(r"[ ]{0,3}#{1,6}[ \t]+\S")
+_BREAK = re.compile(r"(?<=[.!?。！？;])\s+|(?<=[。！？])")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole lines, first and last counted from 1."""
+
+    start_line: int
+    end_line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A line that says something, or a part of a long one; `start` counts its characters."""
+
+    line: int
+    start: int
+    text: str
+    speaker: str = ""
+    is_heading: bool = False
+
+
+def cut_chunks(
+    text: str, tokens: int = CHUNK_TOKENS, overlap_tokens: int = CHUNK_OVERLAP
+) -> list[Chunk]:
+    """Chunks of so many tokens, each beginning with the end of the one before."""
+    most = max(_LEAST_CHUNK_CHARS, tokens * _CHARS_PER_TOKEN)
+    overlap = max(0, overlap_tokens * _CHARS_PER_TOKEN)
+    chunks: list[Chunk] = []
+    held: list[tuple[int, str, int]] = []
+    held_chars = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        for segment in _segments(line, most):
+            chars = utf16_len(segment) + 1
+            if held and held_chars + chars > most:
+                chunks.append(_joined(held))
+                held = _tail(held, overlap)
+                held_chars = sum(size for _, _, size in held)
+            held.append((number, segment, chars))
+            held_chars += chars
+    chunks.append(_joined(held))
+    return chunks
+
+
+def _segments(line: str, most: int) -> list[str]:
+    if len(line) <= most:
+        return [line]
+    return [line[at : at + most] for at in range(0, len(line), most)]
+
+
+def _joined(held: list[tuple[int, str, int]]) -> Chunk:
+    return Chunk(held[0][0], held[-1][0], "\n".join(segment for _, segment, _ in held))
+
+
+def _tail(held: list[tuple[int, str, int]], overlap: int) -> list[tuple[int, str, int]]:
+    chars = 0
+    for back, (_, _, size) in enumerate(reversed(held), 1):
+        chars += size
+        if 0 < overlap <= chars:
+            return held[-back:]
+    return held[:] if overlap else []
+
+
+def cut_lines(text: str, max_chars: int = MAX_PIECE_CHARS) -> Iterator[Piece]:
+    """Lines that say something, in order; `text[start:…]` of that line is the piece."""
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.rstrip("\r")
+        if not line.strip():
+            continue
+        if _HEADING.match(line) and len(line) <= max_chars:
+            yield Piece(number, 0, line, is_heading=True)
+            continue
+        speaker = speaker_of(line)
+        for start, part in _pieces(line, max_chars):
+            yield Piece(number, start, part, speaker)
+
+
+def speaker_of(line: str) -> str:
+    """Who says a line such as `- Ada: hello`, in lower case; empty when nobody does."""
+    mark = _MARK.match(line)
+    found = _SPEAKER.match(line, mark.end() if mark else 0)
+    return found[1].lower().lstrip("@") if found else ""
+
+
+def _pieces(line: str, most: int) -> Iterator[tuple[int, str]]:
+    """Parts no longer than `most`, cut after a sentence where there is one."""
+    start = 0
+    while len(line) - start > most:
+        cuts = [found.end() for found in _BREAK.finditer(line, start + most // 2, start + most)]
+        space = line.rfind(" ", start + most // 2, start + most) + 1
+        end = cuts[-1] if cuts else space or start + most
+        end = end if line[end:].strip() else len(line)
+        if line[start:end].strip():
+            yield start, line[start:end]
+        start = end
+    if line[start:].strip():
+        yield start, line[start:]

@@ -1,0 +1,1 @@
+"""Embedders: text to vectors, one file for each way to get them."""

@@ -1,0 +1,134 @@
+"""Memory as a library: an agent's notes, indexed and searched, without the gateway.
+
+    with Memory(workspace, state / "memory" / "main.sqlite") as memory:
+        memory.sync()
+        for result in memory.search("When did Ada move?"):
+            print(result.citation, result.snippet)
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from homarus.core.value import dataclass
+from homarus.memory import results
+from homarus.memory.chunk import Chunk
+from homarus.memory.embed.base import Embedder
+from homarus.memory.index import Report, open_index
+from homarus.memory.pool import EVERYTHING, Snapshot, View, gather, read_snapshot
+from homarus.memory.question import read_question
+from homarus.memory.results import Passage, Result
+from homarus.memory.search import LEXICAL, WITH_VECTORS, Mode, Pool, Ranked, rank
+from homarus.memory.source import find_notes
+from homarus.store.failure import Translated
+from homarus.store.query import select
+
+_PASSAGE_NOTES = 60  # notes whose chunks are looked at
+_CANDIDATES = 40  # lines that may make a passage
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """How a question is asked. `now` is today, for `last week`."""
+
+    mode: Mode = "lines"
+    max_results: int = results.MAX_RESULTS
+    max_snippet_chars: int | None = None
+    max_injected_chars: int | None = None
+    view: View = EVERYTHING
+    now: date | None = None
+
+
+class Memory:
+    """The notes of one workspace. Blocks: to be used from a thread."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        database: Path,
+        embedder: Embedder | None = None,
+        extra: Sequence[Path] = (),
+    ) -> None:
+        self._workspace = workspace
+        self._extra = tuple(extra)
+        self._embedder = embedder
+        self._index = open_index(database, embedder)
+        self._snapshots: dict[View, Snapshot] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._index.close()
+
+    def sync(self, *, force: bool = False) -> Report:
+        """Bring the index to what the files say."""
+        return self._index.sync(find_notes(self._workspace, self._extra), force=force)
+
+    def search(self, text: str, ask: Ask | None = None) -> list[Result]:
+        """The lines or passages that answer a question, best first."""
+        ask = ask or Ask()
+        with Translated(self._index.path):
+            snapshot = self._snapshot(ask.view)
+            question = read_question(text, snapshot.speakers, snapshot.years, ask.now)
+            asked = None
+            if self._embedder and snapshot.vectors is not None:
+                asked = self._embedder.embed([text])[0]
+            pool = gather(self._index.db, snapshot, question, asked, ask.view)
+            ranked = rank(question, pool, WITH_VECTORS if pool.cosines else LEXICAL)
+            if ask.mode == "lines":
+                return results.show_lines(
+                    ranked,
+                    pool.notes,
+                    max_results=ask.max_results,
+                    max_chars=ask.max_snippet_chars or results.MAX_LINE_CHARS,
+                    budget_chars=ask.max_injected_chars,
+                )
+            return results.show_passages(
+                self._passages(ranked, pool),
+                max_results=ask.max_results,
+                max_chars=ask.max_snippet_chars or results.MAX_PASSAGE_CHARS,
+                budget_chars=ask.max_injected_chars,
+            )
+
+    def _snapshot(self, view: View) -> Snapshot:
+        generation = self._index.generation
+        held = self._snapshots.get(view)
+        if held is None or held.generation != generation:
+            model = self._embedder.model if self._embedder else None
+            held = read_snapshot(self._index.db, generation, view, model)
+            self._snapshots = {view: held}
+        return held
+
+    def _passages(self, ranked: Sequence[Ranked], pool: Pool) -> list[Passage]:
+        """The chunks around the best lines, and what each line of them is worth."""
+        worth: dict[int, dict[int, float]] = {}
+        top = ranked[0].score if ranked else 0.0
+        for one in ranked:
+            lines = worth.setdefault(one.line.note, {})
+            lines[one.line.line] = lines.get(one.line.line, 0.0) + math.exp(one.score - top)
+        best = list(dict.fromkeys(one.line.note for one in ranked[:_CANDIDATES * 4]))
+        passages: list[Passage] = []
+        for note in best[:_PASSAGE_NOTES]:
+            found = pool.notes[note]
+            rows = select(
+                self._index.db,
+                "SELECT start_line, end_line, text FROM chunks WHERE path = ? ORDER BY rowid",
+                (found.path,),
+            )
+            for start, end, text in rows:
+                held = {at: worth[note][at] for at in range(start, end + 1) if at in worth[note]}
+                if held:
+                    passages.append(Passage(found, Chunk(start, end, text), held))
+        return passages

@@ -1,0 +1,62 @@
+"""A question as the ranking sees it: stems that matter, people it names, times it speaks of."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Final
+
+from homarus.core.value import dataclass
+from homarus.memory.moment import Moments, read_moments
+from homarus.memory.words import STOP_WORDS, content_stems, stemmer, stop_stems
+
+SPEAKS_AT_LEAST: Final = 3  # lines; a key such as `Wifi: …` is no speaker
+
+_WORD = re.compile(r"[^\W_][\w'’-]*")
+_ASKS_WHEN = re.compile(r"\b(?:when|how long|what (?:day|date|month|year|time)|wann|cuándo|quand)\b")
+_MOST_TERMS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`speakers` are who it names of those who speak in the notes, the first named first."""
+
+    text: str
+    terms: tuple[str, ...]
+    speakers: tuple[frozenset[str], ...]
+    names: tuple[str, ...]
+    moments: Moments
+    asks_when: bool
+
+
+def read_question(
+    text: str, speakers: Mapping[str, frozenset[str]], years: Iterable[int], now: date | None = None
+) -> Question:
+    """`speakers` as `speakers_by_word` gives them."""
+    moments = read_moments(text, years, now)
+    words = [word[0].lower() for word in _WORD.finditer(moments.rest)]
+    bare = [word.removesuffix("'s").removesuffix("’s") for word in words]
+    names = [word for word in dict.fromkeys(bare) if word in speakers and word not in STOP_WORDS]
+    stem = stemmer()
+    hidden = {part for name in names for part in stem(name)}
+    stems = dict.fromkeys(content_stems(moments.rest))
+    terms = [part for part in stems if part not in hidden] or list(stems)
+    if not terms:  # nothing but words that say nothing, or a time: better those than nothing
+        terms = [part for part in dict.fromkeys(stem(text)) if part not in stop_stems()]
+    return Question(
+        text,
+        tuple(terms[:_MOST_TERMS]),
+        tuple(speakers[name] for name in names),
+        tuple(names),
+        moments,
+        bool(_ASKS_WHEN.search(text.lower())),
+    )
+
+
+def speakers_by_word(spoken: Mapping[str, int]) -> dict[str, frozenset[str]]:
+    """Who is meant by a word: whole names, and the first word of one."""
+    found: dict[str, set[str]] = {}
+    for name, lines in spoken.items():
+        if lines >= SPEAKS_AT_LEAST:
+            found.setdefault(name, set()).add(name)
+            found.setdefault(name.split()[0], set()).add(name)
+    return {word: frozenset(names) for word, names in found.items()}

@@ -1,0 +1,94 @@
+"""Vectors of lines, eight bits a number, and how near a question is to them.
+
+A vector is kept as signed bytes. One bit of each number, its sign, is enough to find the nearest
+few hundred of many; those are then compared by their bytes. numpy is loaded when it is needed.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import apsw
+
+EXACT_UP_TO: Final = 5_000
+NEAREST: Final = 300
+
+
+def text_key(text: str) -> bytes:
+    """What the vector of a text is kept under."""
+    return hashlib.blake2b(embedded_text(text).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def embedded_text(text: str) -> str:
+    """What is embedded of a line: its words without the mark of a list."""
+    return text.strip().lstrip("-*+•> \t")
+
+
+def pack(vector: Sequence[float]) -> bytes:
+    """A vector as signed bytes; its length is lost, and was 1."""
+    largest = max((abs(float(number)) for number in vector), default=0.0)
+    scale = 127 / largest if largest else 0.0
+    return array("b", [round(float(number) * scale) for number in vector]).tobytes()
+
+
+class Vectors:
+    """All vectors of one generation in memory: a byte a number, a bit a number besides."""
+
+    def __init__(self, rows: Iterable[tuple[int, bytes]], dims: int) -> None:
+        import numpy as np
+
+        held = [(at, vector) for at, vector in rows if len(vector) == dims]
+        self._ids = np.fromiter((at for at, _ in held), np.int64, len(held))
+        whole = np.frombuffer(b"".join(vector for _, vector in held), np.int8)
+        self._bytes = whole.reshape(len(held), dims)
+        self._signs = self._bits(self._bytes)
+
+    @staticmethod
+    def read(db: apsw.Connection, dims: int) -> "Vectors":
+        return Vectors(db.execute("SELECT id, vector FROM line_vectors ORDER BY id"), dims)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @staticmethod
+    def _bits(numbers: Any) -> Any:
+        import numpy as np
+
+        packed = np.packbits(numbers > 0, axis=1)
+        short = -packed.shape[1] % 8
+        return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, short)))).view(np.uint64)
+
+    def nearest(self, question: Sequence[float], most: int = NEAREST) -> list[int]:
+        """The lines nearest to a question; of many, those nearest by their signs."""
+        import numpy as np
+
+        if len(self._ids) <= most:
+            return [int(at) for at in self._ids]
+        asked = np.asarray(question, np.float32)
+        if len(self._ids) <= EXACT_UP_TO:
+            distance = -self._compare(self._bytes, asked)
+        else:
+            signs = self._bits(asked[None, :])
+            distance = np.bitwise_count(self._signs ^ signs).sum(axis=1, dtype=np.int32)
+        return [int(at) for at in self._ids[np.argpartition(distance, most)[:most]]]
+
+    def cosines(self, question: Sequence[float], ids: Iterable[int]) -> Mapping[int, float]:
+        """How near each of these lines is, of those that have a vector."""
+        import numpy as np
+
+        asked = np.fromiter(sorted(set(ids)), np.int64)
+        if not len(self._ids) or not len(asked):
+            return {}
+        rows = np.minimum(np.searchsorted(self._ids, asked), len(self._ids) - 1)
+        rows = rows[self._ids[rows] == asked]
+        found = self._compare(self._bytes[rows], np.asarray(question, np.float32))
+        return dict(zip(self._ids[rows].tolist(), found.tolist(), strict=True))
+
+    @staticmethod
+    def _compare(numbers: Any, asked: Any) -> Any:
+        import numpy as np
+
+        exact = numbers.astype(np.float32)
+        lengths = np.sqrt(np.einsum("ij,ij->i", exact, exact)) * (np.linalg.norm(asked) or 1.0)
+        return exact @ asked / np.maximum(lengths, 1e-9)

@@ -1,0 +1,87 @@
+"""Words as the index knows them: stems without the words that say nothing, and names.
+
+Stemming is SQLite's own (Porter), so that no second one can disagree with it. Scripts that put no
+space between words are taken two characters at a time.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final
+
+_STOP = """
+a an the and or but if then than that this these those to of in on at for from by with about as
+into through during before after above below up down out off over under again further once here
+there all any both each few more most other some such no nor not only own same so too very can
+will just should now is am are was were be been being have has had having do does did doing would
+could may might must shall i me my mine we us our ours you your yours he him his she her hers it
+its they them their theirs what which who whom whose when where why how s t don didn doesn isn
+aren wasn weren hasn haven ll re ve d m please tell
+der die das und oder ein eine ist sind war wie wer wo wann warum ich du er sie es wir ihr mein
+el la los las un una y o de del que en es son fue mi tu su
+le les une et ou du des est sont mon ma mes ton ta ce cette dans pour
+"""
+STOP_WORDS: Final = frozenset(_STOP.split())
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+_NAME = re.compile(r"(?<![\w@])@?([^\W\d_][\w'’-]*)")
+
+Stem = Callable[[str], list[str]]
+
+
+@cache
+def stemmer() -> Stem:
+    """Every stem of a text, in order, stop words too. SQLite is loaded at the first call."""
+    import apsw
+
+    owner = apsw.Connection(":memory:")  # the tokenizer keeps it open
+    cut = owner.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+    flags = apsw.FTS5_TOKENIZE_DOCUMENT
+    plain = {"include_offsets": False, "include_colocated": False}
+
+    def stem(text: str) -> list[str]:
+        found: list[str] = cut(text.encode("utf-8", "replace"), flags, None, **plain)
+        return found if text.isascii() else list(_split_unspaced(found))
+
+    return stem
+
+
+def _split_unspaced(stems: list[str]) -> Iterator[str]:
+    for stem in stems:
+        at = 0
+        for run in _UNSPACED.finditer(stem):
+            if at < run.start():
+                yield stem[at : run.start()]
+            yield from _pairs(run[0])
+            at = run.end()
+        if at < len(stem):
+            yield stem[at:]
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    for at in range(len(run) - 1):
+        yield run[at : at + 2]
+
+
+@cache
+def stop_stems() -> frozenset[str]:
+    """Stop words as the stemmer leaves them."""
+    stem = stemmer()
+    return frozenset(part for word in STOP_WORDS for part in (word, *stem(word)))
+
+
+def content_stems(text: str) -> list[str]:
+    """The stems of a text that say something, in order."""
+    stop = stop_stems()
+    return [stem for stem in stemmer()(text) if stem not in stop]
+
+
+def names_in(text: str) -> list[str]:
+    """Words that begin with a capital, or with an @, in lower case; each once."""
+    found = (word[1] for word in _NAME.finditer(text) if word[0][0] == "@" or word[1][0].isupper())
+    bare = (word.lower().removesuffix("'s").removesuffix("’s") for word in found)
+    return list(dict.fromkeys(word for word in bare if word not in STOP_WORDS))
