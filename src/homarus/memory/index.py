@@ -28,7 +28,7 @@ from homarus.memory.flags import FIRST_PERSON, HEADING, QUESTION, TIME, flags_of
 from homarus.memory.moment import day_in
 from homarus.memory.schema import META_KEY, TABLES, VERSION
 from homarus.memory.source import Content, Note, Skipped, read_note
-from homarus.memory.vectors import pack, text_key
+from homarus.memory.vectors import embedded_text, pack, text_key
 from homarus.memory.words import stemmer, stop_stems
 from homarus.store.failure import Translated
 from homarus.store.query import select
@@ -213,7 +213,7 @@ class Index:
                 continue
             for piece in cut_lines(change.content.text):
                 if not piece.is_heading:
-                    wanted.setdefault(text_key(piece.text), piece.text)
+                    wanted.setdefault(text_key(piece.text), embedded_text(piece.text))
             if len(wanted) >= _EMBED_BATCH:
                 made += self._embed(wanted)
                 wanted.clear()

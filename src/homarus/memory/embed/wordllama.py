@@ -1,0 +1,85 @@
+"""Static word vectors out of the `wordllama` package: no download, no model run.
+
+The package holds its weights and its tokenizer; its own loader looks for the tokenizer in another
+folder and then on the network. So both files are read here, the weights by hand: a table of
+numbers behind a small JSON header (the safetensors format).
+"""
+
+import importlib.util
+import json
+import struct
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from homarus.core.errors import MissingExtra, StoreError
+from homarus.memory.embed.base import Model
+
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_TYPES = {"F16": "<f2", "F32": "<f4"}
+_MOST_HEADER_BYTES = 1 << 20
+
+
+class WordLlama:
+    """The mean of a text's word vectors, of length 1."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or _installed()
+
+    @property
+    def model(self) -> Model:
+        return Model("wordllama", "l2_supercat_256", 256, weight=0.5)
+
+    @cached_property
+    def _table(self) -> Any:
+        return read_table(self._folder / _WEIGHTS)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        made = Tokenizer.from_file(str(self._folder / _TOKENIZER))
+        made.no_padding()
+        made.no_truncation()
+        return made
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        import numpy as np
+
+        vectors: list[list[float]] = []
+        for found in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            mean = self._table[found.ids].mean(axis=0, dtype=np.float32) if found.ids else None
+            length = float(np.linalg.norm(mean)) if mean is not None else 0.0
+            unit = mean / length if mean is not None and length else np.zeros(self.model.dims)
+            vectors.append(unit.tolist())
+        return vectors
+
+
+def _installed() -> Path:
+    """The folder of the package, found without running it."""
+    for needed in ("numpy", "tokenizers", "wordllama"):
+        found = importlib.util.find_spec(needed)
+        if found is None or found.origin is None:
+            raise MissingExtra("static word vectors", "vectors")
+    return Path(found.origin).parent
+
+
+def read_table(path: Path) -> Any:
+    """The one table of a safetensors file, as it lies in the file."""
+    import numpy as np
+
+    try:
+        with path.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(size, _MOST_HEADER_BYTES)))
+        (one,) = (value for name, value in header.items() if name != "__metadata__")
+        rows, columns = one["shape"]
+        start = 8 + size + one["data_offsets"][0]
+        kind = np.dtype(_TYPES[one["dtype"]])
+        return np.memmap(path, kind, mode="r", offset=start, shape=(rows, columns))
+    except (OSError, ValueError, KeyError, TypeError, struct.error) as exc:
+        raise StoreError(
+            f"{path} is not a table of word vectors: {exc}", fix="install wordllama again"
+        ) from exc
