@@ -58,7 +58,7 @@ def cut_chunks(
     held_chars = 0
     for number, line in enumerate(text.split("\n"), 1):
         for segment in _segments(line, most):
-            chars = utf16_len(segment) + 1
+            chars = (len(segment) if segment.isascii() else utf16_len(segment)) + 1
             if held and held_chars + chars > most:
                 chunks.append(_joined(held))
                 held = _tail(held, overlap)

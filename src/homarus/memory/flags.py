@@ -16,22 +16,16 @@ _TIMES = frozenset(
     "yesterdai todai tonight tomorrow ago last next recent sinc week weekend month year januari"
     " februari march april june juli august septemb octob novemb decemb mondai tuesdai wednesdai"
     " thursdai fridai saturdai sundai birthdai".split()
-)
-_YEARS = ("19", "20")
+) | {str(year) for year in range(1900, 2100)}
 
 
 def flags_of(piece: Piece, stems: Sequence[str]) -> int:
     """The bits of a line; `stems` are all of its stems."""
-    said = set(stems)
     flags = HEADING if piece.is_heading else 0
     if piece.text.rstrip().endswith(("?", "？")):
         flags |= QUESTION
-    if not _FIRST.isdisjoint(said):
+    if not _FIRST.isdisjoint(stems):
         flags |= FIRST_PERSON
-    if not _TIMES.isdisjoint(said) or any(map(_is_year, said)):
+    if not _TIMES.isdisjoint(stems):
         flags |= TIME
     return flags
-
-
-def _is_year(stem: str) -> bool:
-    return len(stem) == 4 and stem.startswith(_YEARS) and stem.isdecimal()

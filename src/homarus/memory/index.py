@@ -24,7 +24,7 @@ from homarus.core.value import dataclass
 from homarus.memory.chunk import CHUNK_OVERLAP, CHUNK_TOKENS, Piece, cut_chunks, cut_lines
 from homarus.memory.compatible import hash_text
 from homarus.memory.embed.base import Embedder
-from homarus.memory.flags import FIRST_PERSON, HEADING, QUESTION, TIME, flags_of
+from homarus.memory.flags import HEADING, flags_of
 from homarus.memory.moment import day_in
 from homarus.memory.schema import META_KEY, TABLES, VERSION
 from homarus.memory.source import Content, Note, Skipped, read_note
@@ -38,8 +38,6 @@ KEYWORDS_ONLY: Final = "fts-only"
 _RECENT_NS = 2_000_000_000  # a file written this shortly before a look may change within its time
 _EMBED_BATCH = 64
 _BUSY_MS = 30_000
-
-__all__ = ["FIRST_PERSON", "HEADING", "QUESTION", "TIME", "Index", "Report", "open_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,19 @@ class Report:
 class _Change:
     note: Note
     content: Content
+    looked_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A note, ready to be put: rows of `lines`, stems for `postings`, who speaks how often."""
+
+    rows: list[tuple[Any, ...]]
+    postings: list[tuple[int, str]]
+    speakers: Counter[str]
+
+    def told_speakers(self) -> str:
+        return json.dumps(self.speakers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +273,7 @@ class _Changes:
                 self.unchanged += 1
                 self.touched.append((content.mtime_ns, looked_ns, note.path))
             else:
-                yield _Change(note, content)
+                yield _Change(note, content, looked_ns)
 
 
 def _is_same(note: Note, known: _Known) -> bool:
@@ -302,8 +313,8 @@ class _Writer:
             return
         _forget(self._db, note.path)
         first = self._place()
-        number, speakers = self._put_lines(first, content.text)
-        last = first + number - 1
+        lines = self._cut(first, content.text)
+        last = first + len(lines.rows) - 1
         self._next = last + 1 + GAP
         self._db.execute(
             "INSERT INTO files VALUES (?, ?, ?, ?, ?)",
@@ -314,18 +325,15 @@ class _Writer:
             " looked_ns, speakers) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING note",
             (
                 *(note.path, note.source, note.owner, note.audience, day_in(note.path)),
-                *(first, last, content.mtime_ns, time.time_ns()),
-                json.dumps({name: count for name, count in speakers.items() if name}),
+                *(first, last, content.mtime_ns, change.looked_ns, lines.told_speakers()),
             ),
         ).fetchall()
-        self._db.execute(
-            "UPDATE lines SET note = ? WHERE id BETWEEN ? AND ?", (found[0][0], first, last)
-        )
+        self._put_lines(found[0][0], lines)
         self._put_chunks(note, content.text)
         self.put_paths.append(note.path)
         if not content.is_exact:
             self.inexact.append(note.path)
-        self.lines += number
+        self.lines += len(lines.rows)
 
     def _has(self, note: Note, content: Content) -> bool:
         rows = select(
@@ -342,7 +350,7 @@ class _Writer:
             self._next = int(rows[0][0]) + 1 + GAP
         return self._next
 
-    def _put_lines(self, first: int, text: str) -> tuple[int, Counter[str]]:
+    def _cut(self, first: int, text: str) -> "_Lines":
         rows: list[tuple[Any, ...]] = []
         postings: list[tuple[int, str]] = []
         speakers: Counter[str] = Counter()
@@ -351,24 +359,31 @@ class _Writer:
             stems = self._stem(piece.text)
             section = _section(headings, piece, at)
             flags = flags_of(piece, stems)
-            rows.append((at, 0, piece.line, piece.start, piece.speaker, flags, section, piece.text))
-            said = {stem for stem in stems if stem not in self._stop}
+            rows.append((at, piece.line, piece.start, piece.speaker, flags, section, piece.text))
+            said = {*stems} - self._stop
             if said:
                 postings.append((at, " ".join(said)))
-            speakers[piece.speaker] += 1
-        self._db.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self._db.executemany("INSERT INTO postings (rowid, stems) VALUES (?, ?)", postings)
+            if piece.speaker:
+                speakers[piece.speaker] += 1
+        return _Lines(rows, postings, speakers)
+
+    def _put_lines(self, note: int, lines: "_Lines") -> None:
+        names = "id, line, start, speaker, flags, section, text, note"
+        self._db.executemany(
+            f"INSERT INTO lines ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, {int(note)})",  # noqa: S608 - names above
+            lines.rows,
+        )
+        self._db.executemany("INSERT INTO postings (rowid, stems) VALUES (?, ?)", lines.postings)
         if self._model:
-            self._put_vectors(rows)
-        return len(rows), speakers
+            self._put_vectors(lines.rows)
 
     def _put_vectors(self, rows: Iterable[tuple[Any, ...]]) -> None:
         assert self._model  # noqa: S101 - the caller looked
         model = self._model.id
         found = (
-            (row[0], _vector(self._db, model, text_key(row[7])))
+            (row[0], _vector(self._db, model, text_key(row[6])))
             for row in rows
-            if not row[5] & HEADING
+            if not row[4] & HEADING
         )
         held = [(at, vector) for at, vector in found if vector is not None]
         self._db.executemany("INSERT INTO line_vectors VALUES (?, ?)", held)

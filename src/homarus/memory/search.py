@@ -7,7 +7,7 @@ its length is the score less the logarithm of its length, and a passage's is the
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from typing import Final, Literal, TypeAlias
@@ -21,9 +21,11 @@ Mode: TypeAlias = Literal["lines", "passages"]
 REACH: Final = 6  # lines to either side that count
 _WINDOW = 2 * REACH + 1
 _MASK = (1 << _WINDOW) - 1
+_SELF = 1 << REACH
 _NEAR: Final = {-2: 0.5, -1: 1.0, 0: 1.0, 1: 0.3}
 _AROUND: Final = 3
 _SATURATION: Final = 1.2
+_SHORT_CHARS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +126,46 @@ def rank(question: Question, pool: Pool, weights: Weights) -> list[Ranked]:
     tables = _tables(weights.near, weights.around, weights.wide)
     headed = {0: 0}
     days = {note: question.moments.score(found.day) for note, found in pool.notes.items()}
+    order = sorted(pool.lines)
+    under = [_under(pool.lines[at].section, pool, headed) for at in order]
+    words, own = [0.0] * len(order), [0.0] * len(order)
+    for number, term in enumerate(pool.terms):
+        _count(term, number, order, under, tables, words, own)
     ranked: list[Ranked] = []
-    for at in sorted(pool.lines):
+    for at, around, inside in zip(order, words, own, strict=True):
         line = pool.lines[at]
-        under = _under(line.section, pool, headed)
-        words = own = 0.0
-        for number, term in enumerate(pool.terms):
-            pattern = term.around(at)
-            words += term.idf * tables[under >> number & 1][pattern]
-            if pattern >> REACH & 1:
-                own += term.idf
-        score = words / total + weights.rare * own + weights.day * days[line.note]
+        score = around / total + weights.rare * inside + weights.day * days[line.note]
         score += _kind(line, question, weights) + _person(line, question, weights)
         if pool.cosines:
             score += _meaning(at, pool.cosines, weights)
         ranked.append(Ranked(score, line))
     ranked.sort(key=lambda one: -one.score)
     return ranked
+
+
+def _count(
+    term: Term,
+    number: int,
+    order: Sequence[int],
+    under: Sequence[int],
+    tables: Sequence[Sequence[float]],
+    words: list[float],
+    own: list[float],
+) -> None:
+    """Add what one word counts for each line. The inmost loop: `Term.around`, written out."""
+    plain, headed = tables
+    bits, idf, back = term.bits, term.idf, term.base + REACH
+    read = int.from_bytes
+    for place, at in enumerate(order):
+        low = at - back
+        first = low >> 3
+        pattern = read(bits[first : first + 3], "little") >> (low & 7) & _MASK
+        if under[place] >> number & 1:
+            words[place] += idf * headed[pattern]
+        elif pattern:
+            words[place] += idf * plain[pattern]
+        if pattern & _SELF:
+            own[place] += idf
 
 
 def _under(section: int, pool: Pool, headed: dict[int, int]) -> int:
@@ -158,7 +183,7 @@ def _under(section: int, pool: Pool, headed: dict[int, int]) -> int:
 
 def _kind(line: Line, question: Question, weights: Weights) -> float:
     flags = line.flags
-    score = weights.length * math.log(max(len(line.text), 20) / 100)
+    score = weights.length * _log_length(len(line.text))
     if flags & QUESTION:
         score += weights.question
     if flags & FIRST_PERSON:
@@ -168,6 +193,11 @@ def _kind(line: Line, question: Question, weights: Weights) -> float:
     if flags & HEADING:
         score += weights.heading
     return score
+
+
+@cache
+def _log_length(chars: int) -> float:
+    return math.log(max(chars, _SHORT_CHARS) / 100)
 
 
 def _person(line: Line, question: Question, weights: Weights) -> float:
