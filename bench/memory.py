@@ -85,7 +85,7 @@ class _Words:
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        common = "the to and a I it of that you is my was for in so we have on with this".split()
+        common = ["the", "to", "and", "a", "I", "it", "of", "that", "you", "is", "my", "was", "for", "in", "so", "we", "have", "on", "with", "this"]
         syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u")]
         made = ["".join(chance.choices(syllables, k=chance.choice((2, 3)))) for _ in range(WORDS)]
         self._rare = made

@@ -24,6 +24,8 @@ from homarus.core.errors import HomarusError
 from homarus.core.message import Message, Text, ToolReturn
 from homarus.core.text import utf16_len
 from homarus.gateway import hooks, identity, nodes
+from homarus.memory import chunk as notes
+from homarus.memory import compatible
 from homarus.policy import access
 from homarus.sessions import (
     commands,
@@ -574,6 +576,45 @@ def _signal(text: str) -> Json:
     return {"text": found.text, "styles": [asdict(style) for style in found.styles]}
 
 
+def _chunks(text: str, ask: Json) -> Json:
+    return [
+        {
+            "startLine": found.start_line,
+            "endLine": found.end_line,
+            "text": found.text,
+            "hash": compatible.hash_text(found.text),
+        }
+        for found in notes.cut_chunks(text, ask["tokens"], ask["overlap"])
+    ]
+
+
+def _merged_hits(ask: Json) -> Json:
+    decay = ask.get("temporalDecay", {})
+    weights = compatible.Weights(
+        ask["vectorWeight"],
+        ask["textWeight"],
+        decay["halfLifeDays"] if decay.get("enabled") else 0.0,
+    )
+    sides = [[_hit(one) for one in ask[side]] for side in ("vector", "keyword")]
+    return [
+        {
+            "path": hit.path,
+            "startLine": hit.start_line,
+            "endLine": hit.end_line,
+            "score": hit.score,
+            "snippet": hit.snippet,
+            "source": hit.source,
+        }
+        for hit in compatible.merge(*sides, weights, ask.get("nowMs", 0))
+    ]
+
+
+def _hit(told: Json) -> compatible.Hit:
+    where = (told["id"], told["path"], told["startLine"], told["endLine"])
+    scores = (told.get("vectorScore", 0.0), told.get("textScore", 0.0))
+    return compatible.Hit(*where, told["snippet"], told["source"], *scores)
+
+
 TABLE: dict[str, Adapter] = {
     # session_keys
     "parse_agent_session_key": _agent_key,
@@ -687,6 +728,22 @@ TABLE: dict[str, Adapter] = {
     "is_hook_agent_allowed": _hook_agent,
     "build_device_auth_payload": _device_payload,
     "node_command_allowlist_has": _node_commands,
+    # memory
+    "chunk_markdown": _chunks,
+    "is_memory_path": compatible.is_memory_path,
+    "normalize_rel_path": compatible.normalize_path,
+    "cosine_similarity": compatible.cosine_similarity,
+    "build_fts_query": compatible.build_query,
+    "bm25_rank_to_score": compatible.rank_to_score,
+    "merge_hybrid_results": _merged_hits,
+    "jaccard_text_similarity": compatible.text_similarity,
+    "compute_mmr_score": lambda relevance, alike, balance: compatible.mmr_score(
+        relevance, alike, balance
+    ),
+    "temporal_decay_multiplier": lambda ask: compatible.decay(
+        ask["ageInDays"], ask["halfLifeDays"]
+    ),
+    "hash_text": compatible.hash_text,
 }
 
 # By the case's question (`fn(args)`): a step of the original that nobody outside it can see.

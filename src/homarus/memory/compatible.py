@@ -100,9 +100,7 @@ def merge(
     for hit in keyword:
         seen = found.get(hit.id, hit)
         snippet = hit.snippet or seen.snippet
-        found[hit.id] = _changed(
-            seen, snippet, seen.vector_score, hit.text_score, score=seen.score
-        )
+        found[hit.id] = _changed(seen, snippet, seen.vector_score, hit.text_score, score=seen.score)
     scored = [_scored(hit, weights, now_ms) for hit in found.values()]
     scored.sort(key=lambda hit: -hit.score)
     return scored if weights.spread is None else spread(scored, weights.spread)

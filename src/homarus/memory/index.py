@@ -391,17 +391,17 @@ class _Writer:
     def _put_chunks(self, note: Note, text: str) -> None:
         model = self._model.name if self._model else KEYWORDS_ONLY
         now_ms = time.time_ns() // 1_000_000
-        rows: list[tuple[Any, ...]] = []
+        made: dict[str, tuple[Any, ...]] = {}
         for chunk in cut_chunks(text):
             if not chunk.text.strip():
                 continue
             hashed = hash_text(chunk.text)
-            place = (note.source, note.path, chunk.start_line, chunk.end_line)
-            known_by = hash_text(":".join(str(part) for part in (*place, hashed, model)))
             lines = (chunk.start_line, chunk.end_line)
-            rows.append(
-                (known_by, note.path, note.source, *lines, hashed, model, chunk.text, "[]", now_ms)
-            )
+            place = (note.source, note.path, *lines, hashed, model)
+            known_by = hash_text(":".join(map(str, place)))  # of a long line, two may be alike
+            row = (note.path, note.source, *lines, hashed, model, chunk.text, "[]", now_ms)
+            made[known_by] = (known_by, *row)
+        rows = list(made.values())
         at = self._next_chunk(len(rows))
         names = "id, path, source, start_line, end_line, hash, model, text, embedding, updated_at"
         self._db.executemany(

@@ -1,13 +1,13 @@
 """Memory as a library: an agent's notes, indexed and searched, without the gateway.
 
-    with Memory(workspace, state / "memory" / "main.sqlite") as memory:
-        memory.sync()
-        for result in memory.search("When did Ada move?"):
-            print(result.citation, result.snippet)
+with Memory(workspace, state / "memory" / "main.sqlite") as memory:
+    memory.sync()
+    for result in memory.search("When did Ada move?"):
+        print(result.citation, result.snippet)
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +21,14 @@ from homarus.memory.index import Report, open_index
 from homarus.memory.pool import EVERYTHING, Snapshot, View, gather, read_snapshot
 from homarus.memory.question import read_question
 from homarus.memory.results import Passage, Result
-from homarus.memory.search import LEXICAL, WITH_VECTORS, Mode, Pool, Ranked, rank
+from homarus.memory.search import LEXICAL, WITH_VECTORS, Found, Mode, Pool, Ranked, rank
 from homarus.memory.source import find_notes
 from homarus.store.failure import Translated
 from homarus.store.query import select
 
 _PASSAGE_NOTES = 60  # notes whose chunks are looked at
-_CANDIDATES = 40  # lines that may make a passage
+_PASSAGE_LINES = 160  # lines that may bring one
+_WHOLE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +114,34 @@ class Memory:
 
     def _passages(self, ranked: Sequence[Ranked], pool: Pool) -> list[Passage]:
         """The chunks around the best lines, and what each line of them is worth."""
-        worth: dict[int, dict[int, float]] = {}
-        top = ranked[0].score if ranked else 0.0
+        by_note: dict[int, list[Ranked]] = {}
         for one in ranked:
-            lines = worth.setdefault(one.line.note, {})
-            lines[one.line.line] = lines.get(one.line.line, 0.0) + math.exp(one.score - top)
-        best = list(dict.fromkeys(one.line.note for one in ranked[:_CANDIDATES * 4]))
+            by_note.setdefault(one.line.note, []).append(one)
+        best = dict.fromkeys(one.line.note for one in ranked[:_PASSAGE_LINES])
         passages: list[Passage] = []
-        for note in best[:_PASSAGE_NOTES]:
+        for note in list(best)[:_PASSAGE_NOTES]:
             found = pool.notes[note]
             rows = select(
                 self._index.db,
                 "SELECT start_line, end_line, text FROM chunks WHERE path = ? ORDER BY rowid",
                 (found.path,),
             )
-            for start, end, text in rows:
-                held = {at: worth[note][at] for at in range(start, end + 1) if at in worth[note]}
-                if held:
-                    passages.append(Passage(found, Chunk(start, end, text), held))
+            for row in rows:
+                passages += _passage(found, Chunk(*row), by_note[note], ranked[0].score)
         return passages
+
+
+def _passage(found: Found, chunk: Chunk, lines: Sequence[Ranked], top: float) -> Iterator[Passage]:
+    """A chunk as a passage, when it has one of the lines; `lines` are the best first."""
+    worth: dict[int, float] = {}
+    best = ""
+    for one in lines:
+        line = one.line
+        if not chunk.start_line <= line.line <= chunk.end_line:
+            continue
+        if len(line.text) > _WHOLE_CHARS and line.text[:_WHOLE_CHARS] not in chunk.text:
+            continue  # another part of a long line
+        best = best or line.text
+        worth[line.line] = worth.get(line.line, 0.0) + math.exp(one.score - top)
+    if worth:
+        yield Passage(found, chunk, worth, best)

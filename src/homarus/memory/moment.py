@@ -11,9 +11,7 @@ from typing import Final
 
 from homarus.core.value import dataclass
 
-_MONTHS = (
-    "january february march april may june july august september october november december"
-).split()
+_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"]
 _SHORT = {name[:3]: number for number, name in enumerate(_MONTHS, 1)} | {"sept": 9}
 _NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)} | _SHORT
 _MONTH = "(" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + r")\b\.?"

@@ -12,7 +12,9 @@ from homarus.memory.words import STOP_WORDS, content_stems, stemmer, stop_stems
 SPEAKS_AT_LEAST: Final = 3  # lines; a key such as `Wifi: …` is no speaker
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
-_ASKS_WHEN = re.compile(r"\b(?:when|how long|what (?:day|date|month|year|time)|wann|cuándo|quand)\b")
+_ASKS_WHEN = re.compile(
+    r"\b(?:when|how long|what (?:day|date|month|year|time)|wann|cuándo|quand)\b"
+)
 _MOST_TERMS = 24
 
 

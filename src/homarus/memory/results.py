@@ -98,11 +98,12 @@ def _result(run: _Run, found: Found) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk of a note that may be shown, and what its lines are worth by their numbers."""
+    """A chunk of a note that may be shown, what its lines are worth, and the best of them."""
 
     found: Found
     chunk: Chunk
     worth: Mapping[int, float]
+    best: str = ""
 
 
 def show_passages(
@@ -140,10 +141,15 @@ def _cut(passage: Passage, score: float, most: int) -> Result:
     """The whole chunk, or of a long one those lines in a row that are worth most."""
     lines = passage.chunk.text.split("\n")
     start = passage.chunk.start_line
-    first, last = _window(lines, [passage.worth.get(start + n, 0.0) for n in range(len(lines))], most)
+    worth = [passage.worth.get(start + number, 0.0) for number in range(len(lines))]
+    first, last = _window(lines, worth, most)
     text = "\n".join(lines[first : last + 1])
+    if len(text) > most:  # one line: around what was found in it
+        at = max(0, text.find(passage.best))
+        at = max(0, min(at - (most - len(passage.best)) // 2, len(text) - most))
+        text = text[at : at + most]
     found = passage.found
-    return Result(found.path, start + first, start + last, text[:most], score, found.source)
+    return Result(found.path, start + first, start + last, text, score, found.source)
 
 
 def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[int, int]:

@@ -1,0 +1,55 @@
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from homarus.memory.chunk import cut_chunks, cut_lines, speaker_of
+
+NOTES = st.text(st.sampled_from(list("ab .!?\n\r\t-#:é東京😀")), max_size=400)
+
+
+@given(NOTES, st.integers(8, 60))
+@example("- Ada: " + "word. " * 500, 60)
+@example("x" * 300 + "  \n" + " " * 90 + "y", 20)
+def test_a_piece_is_where_it_says_it_is(text: str, most: int) -> None:
+    lines = text.split("\n")
+    for piece in cut_lines(text, most):
+        assert lines[piece.line - 1][piece.start :].startswith(piece.text)
+        assert piece.text.strip()
+
+
+@given(NOTES, st.integers(8, 60))
+def test_no_word_of_a_note_is_left_out(text: str, most: int) -> None:
+    kept = "".join("".join(piece.text.split()) for piece in cut_lines(text, most))
+    assert kept == "".join(text.split())
+
+
+@given(NOTES)
+def test_chunks_together_are_the_note(text: str) -> None:
+    lines = text.split("\n")
+    chunks = cut_chunks(text, tokens=20, overlap_tokens=5)
+    covered = {number for chunk in chunks for number in range(chunk.start_line, chunk.end_line + 1)}
+    assert covered == set(range(1, len(lines) + 1))
+    for chunk in chunks:
+        whole = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
+        assert chunk.text in whole
+
+
+def test_who_speaks_is_read_from_the_shapes_people_use() -> None:
+    assert speaker_of("- Ada: hello") == "ada"
+    assert speaker_of("Ada Lovelace: hello") == "ada lovelace"
+    assert speaker_of("> **Ada:** hello") == "ada"
+    assert speaker_of("1. [10:30] Ada: hello") == "ada"
+    assert speaker_of("@ada: hello") == "ada"
+
+
+def test_times_links_and_sentences_are_no_speakers() -> None:
+    assert speaker_of("- 10:30 met Ada") == ""
+    assert speaker_of("see https://example.org/a: b") == ""
+    assert speaker_of("what I have learnt over all these years: be kind") == ""
+    assert speaker_of("plain words") == ""
+
+
+def test_a_long_paragraph_is_cut_after_a_sentence() -> None:
+    text = "First sentence here. " * 4 + "Last one."
+    pieces = list(cut_lines(text, 50))
+    assert [piece.line for piece in pieces] == [1] * len(pieces)
+    assert all(piece.text.rstrip().endswith(".") and len(piece.text) <= 50 for piece in pieces)
