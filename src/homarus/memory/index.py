@@ -328,7 +328,7 @@ class _Writer:
                 *(first, last, content.mtime_ns, change.looked_ns, lines.told_speakers()),
             ),
         ).fetchall()
-        self._put_lines(found[0][0], lines)
+        self._put_lines(int(str(found[0][0])), lines)
         self._put_chunks(note, content.text)
         self.put_paths.append(note.path)
         if not content.is_exact:

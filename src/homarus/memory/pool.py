@@ -21,15 +21,20 @@ from homarus.memory.search import REACH, Found, Line, Pool, Term
 from homarus.memory.vectors import Vectors
 from homarus.store.query import select
 
-MOST_LINES: Final = 500
+MOST_LINES: Final = 600
+WHOLE_UP_TO: Final = 1_000  # lines; a small index is ranked whole
 _COMMON: Final = 20_000  # lines; a word in more of them says little, and costs much
 _SEEDS = 250
 _BLOCKS = 40
 _BLOCK_BITS = 3
 _BLOCK_SHARE = 0.6
-_BEFORE, _AFTER = 1, 3
+_BEFORE, _AFTER = 1, 2
 _MOST_DAY_LINES = 300
 _DAY_AT_LEAST = 0.5
+
+
+_OWNED = "notes.owner IN (SELECT value FROM json_each(?))"
+_HEARD = "notes.audience IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +46,10 @@ class View:
 
     def condition(self) -> tuple[str, list[str]]:
         """What stands after WHERE, over `notes`."""
-        parts: list[str] = []
-        values: list[str] = []
-        for column, wanted in (("owner", self.owners), ("audience", self.audiences)):
-            if wanted is not None:
-                parts.append(f"notes.{column} IN (SELECT value FROM json_each(?))")
-                values.append(json.dumps(sorted(wanted)))
-        return " AND ".join(parts), values
+        asked = ((_OWNED, self.owners), (_HEARD, self.audiences))
+        parts = [(sql, wanted) for sql, wanted in asked if wanted is not None]
+        values = [json.dumps(sorted(wanted)) for _, wanted in parts]
+        return " AND ".join(sql for sql, _ in parts), values
 
 
 EVERYTHING: Final = View()
@@ -71,12 +73,8 @@ def read_snapshot(
 ) -> Snapshot:
     """Read what every search of a generation needs."""
     where, values = view.condition()
-    rows = select(
-        db,
-        "SELECT note, path, source, day, first, last, speakers FROM notes"
-        + (f" WHERE {where}" if where else ""),
-        tuple(values),
-    )
+    columns = "note, path, source, day, first, last, speakers"
+    rows = select(db, f"SELECT {columns} FROM notes WHERE {where or 'TRUE'}", tuple(values))  # noqa: S608 - columns of ours
     spoken: Counter[str] = Counter()
     notes: dict[int, Found] = {}
     for note, path, source, day, first, last, speakers in rows:
@@ -117,8 +115,10 @@ def gather(
             own[at] = own.get(at, 0.0) + idf
         for block in {at >> _BLOCK_BITS for at in ids}:
             blocks[block] = blocks.get(block, 0.0) + idf
-    wanted = _promising(own, blocks)
-    wanted |= _on_days(db, snapshot, question)
+    if snapshot.lines <= WHOLE_UP_TO:
+        wanted = _all(snapshot)
+    else:
+        wanted = _promising(own, blocks) | _on_days(snapshot, question)
     vectors = snapshot.vectors
     if vectors is not None and asked is not None:
         wanted.update(vectors.nearest(asked))
@@ -164,18 +164,22 @@ def _promising(own: Mapping[int, float], blocks: Mapping[int, float]) -> set[int
     best = heapq.nlargest(_SEEDS, worth, key=worth.__getitem__)
     places = heapq.nlargest(_BLOCKS, blocks, key=blocks.__getitem__)
     wanted: dict[int, None] = {}
-    for at in best:
-        for near in range(at - _BEFORE, at + _AFTER):
-            wanted.setdefault(near)
-        if len(wanted) >= MOST_LINES:
-            break
+    for before, after in ((_BEFORE, _AFTER), (REACH, REACH)):
+        for at in best:
+            if len(wanted) >= MOST_LINES:
+                break
+            wanted |= dict.fromkeys(range(at - before, at + after + 1))
     for block in places:
         first = block << _BLOCK_BITS
         wanted |= dict.fromkeys(range(first, first + (1 << _BLOCK_BITS) + 2))
     return set(wanted)
 
 
-def _on_days(db: apsw.Connection, snapshot: Snapshot, question: Question) -> set[int]:
+def _all(snapshot: Snapshot) -> set[int]:
+    return {at for found in snapshot.notes.values() for at in range(found.first, found.last + 1)}
+
+
+def _on_days(snapshot: Snapshot, question: Question) -> set[int]:
     """Lines of notes of the days a question speaks of."""
     wanted: set[int] = set()
     if question.moments.spans:
@@ -199,7 +203,7 @@ def _sections(db: apsw.Connection, wanted: set[int]) -> dict[int, int]:
     known: dict[int, int] = {}
     ask = wanted - {0}
     while ask:
-        known |= {at: above for at, above in _by_id(db, "SELECT id, section", ask)}
+        known |= dict(_by_id(db, "SELECT id, section", ask))
         known |= {at: 0 for at in ask if at not in known}
         ask = {above for above in known.values() if above and above not in known}
     return known

@@ -130,7 +130,8 @@ def rank(question: Question, pool: Pool, weights: Weights) -> list[Ranked]:
     under = [_under(pool.lines[at].section, pool, headed) for at in order]
     words, own = [0.0] * len(order), [0.0] * len(order)
     for number, term in enumerate(pool.terms):
-        _count(term, number, order, under, tables, words, own)
+        told = [bits >> number & 1 for bits in under]
+        _count(term, order, tables, told, (words, own))
     ranked: list[Ranked] = []
     for at, around, inside in zip(order, words, own, strict=True):
         line = pool.lines[at]
@@ -145,22 +146,21 @@ def rank(question: Question, pool: Pool, weights: Weights) -> list[Ranked]:
 
 def _count(
     term: Term,
-    number: int,
     order: Sequence[int],
-    under: Sequence[int],
-    tables: Sequence[Sequence[float]],
-    words: list[float],
-    own: list[float],
+    tables: tuple[Sequence[float], Sequence[float]],
+    told: Sequence[int],
+    sums: tuple[list[float], list[float]],
 ) -> None:
     """Add what one word counts for each line. The inmost loop: `Term.around`, written out."""
     plain, headed = tables
+    words, own = sums
     bits, idf, back = term.bits, term.idf, term.base + REACH
     read = int.from_bytes
     for place, at in enumerate(order):
         low = at - back
         first = low >> 3
         pattern = read(bits[first : first + 3], "little") >> (low & 7) & _MASK
-        if under[place] >> number & 1:
+        if told[place]:
             words[place] += idf * headed[pattern]
         elif pattern:
             words[place] += idf * plain[pattern]
@@ -222,7 +222,8 @@ def _meaning(at: int, cosines: Mapping[int, float], weights: Weights) -> float:
 @cache
 def _tables(near: float, around: float, wide: float) -> tuple[list[float], list[float]]:
     """What each pattern of a word around a line counts; the second: a heading has it too."""
-    plain, headed = [], []
+    plain: list[float] = []
+    headed: list[float] = []
     close = sum(1 << REACH + away for away in range(-_AROUND, _AROUND + 1))
     for pattern in range(1 << _WINDOW):
         beside = sum(share for away, share in _NEAR.items() if pattern >> REACH + away & 1)

@@ -7,7 +7,7 @@ space between words are taken two characters at a time.
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 _STOP = """
 a an the and or but if then than that this these those to of in on at for from by with about as
@@ -16,10 +16,7 @@ there all any both each few more most other some such no nor not only own same s
 will just should now is am are was were be been being have has had having do does did doing would
 could may might must shall i me my mine we us our ours you your yours he him his she her hers it
 its they them their theirs what which who whom whose when where why how s t don didn doesn isn
-aren wasn weren hasn haven ll re ve d m please tell
-der die das und oder ein eine ist sind war wie wer wo wann warum ich du er sie es wir ihr mein
-el la los las un una y o de del que en es son fue mi tu su
-le les une et ou du des est sont mon ma mes ton ta ce cette dans pour
+aren wasn weren hasn haven ll re ve d m
 """
 STOP_WORDS: Final = frozenset(_STOP.split())
 
@@ -42,7 +39,7 @@ def stemmer() -> Stem:
     plain = {"include_offsets": False, "include_colocated": False}
 
     def stem(text: str) -> list[str]:
-        found: list[str] = cut(text.encode("utf-8", "replace"), flags, None, **plain)
+        found: Any = cut(text.encode("utf-8", "replace"), flags, None, **plain)
         return found if text.isascii() else list(_split_unspaced(found))
 
     return stem

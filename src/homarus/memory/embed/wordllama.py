@@ -59,11 +59,11 @@ class WordLlama:
 
 def _installed() -> Path:
     """The folder of the package, found without running it."""
-    for needed in ("numpy", "tokenizers", "wordllama"):
-        found = importlib.util.find_spec(needed)
-        if found is None or found.origin is None:
-            raise MissingExtra("static word vectors", "vectors")
-    return Path(found.origin).parent
+    found = [importlib.util.find_spec(name) for name in ("numpy", "tokenizers", "wordllama")]
+    package = found[-1]
+    if None in found or package is None or package.origin is None:
+        raise MissingExtra("static word vectors", "vectors")
+    return Path(package.origin).parent
 
 
 def read_table(path: Path) -> Any:
