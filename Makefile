@@ -1,10 +1,14 @@
 # Every target is a door to dev.py, which needs nothing but Python.
 PYTHON ?= python3
 
-.PHONY: setup run test test-peers check bench crash crash-syscalls scale live fmt lock
+.PHONY: setup run test test-peers check bench bench-memory crash crash-syscalls scale live fmt lock
 setup run test test-peers check bench crash-syscalls live fmt lock:
 	@$(PYTHON) dev.py $@
 
 # `make crash N=200` kills that often for each row, `make scale N=1000` is so many sessions.
 crash scale:
 	@$(PYTHON) dev.py $@ $(N)
+
+# `make bench-memory DATA=folder`; ARGS="--vectors wordllama --parts" for more.
+bench-memory:
+	@$(PYTHON) dev.py $@ $(DATA) $(ARGS)

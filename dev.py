@@ -7,6 +7,7 @@ test        set up and run every test that needs no root, no Node and no server
 test-peers  the tests against servers and clients nobody here wrote
 check       types, lint, layers, sizes
 bench       the figures, and whether they stay inside bench/limits.toml
+bench-memory  how much of what is asked is found: `dev.py bench-memory DATA`, or DATA=…
 crash       kill the gateway at random moments, N times for each row of docs/reliability.md
 crash-syscalls  fail every write, sync and rename of a turn, one after the other (needs strace)
 scale       a thousand sessions at once, three turns each
@@ -114,6 +115,12 @@ def bench() -> None:
     sh(PYTHON, "-m", "bench", *sys.argv[2:])
 
 
+def bench_memory() -> None:
+    """Measure recall on conversations that are not in this repository."""
+    setup()
+    sh(PYTHON, "-m", "bench.recall", *sys.argv[2:])
+
+
 def crash() -> None:
     """Kill it, often."""
     setup()
@@ -176,6 +183,7 @@ COMMANDS = {
     "test-peers": test_peers,
     "check": check,
     "bench": bench,
+    "bench-memory": bench_memory,
     "crash": crash,
     "crash-syscalls": crash_syscalls,
     "scale": scale,

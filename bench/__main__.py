@@ -16,6 +16,7 @@ from bench.figure import ROOT, Figure, at_usual_pace, slowness, weather_ms
 
 BENCHES = (
     "start", "turns", "stream", "wires", "transcript", "prompt", "gateway", "channels", "lines",
+    "memory",
 )  # fmt: skip
 LOOKS = 3
 _LOOK_S = 0.25  # between two looks at how fast the machine is: a hundredth of its time

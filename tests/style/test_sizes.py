@@ -23,6 +23,7 @@ PACKAGE_LINES = {
     "gateway": 8_600,
     "config": 3_800,
     "core": 2_700,
+    "memory": 4_000,
     "net": 800,
     "plugins": 400,
     "policy": 300,

@@ -595,7 +595,7 @@ def _merged_hits(ask: Json) -> Json:
         ask["textWeight"],
         decay["halfLifeDays"] if decay.get("enabled") else 0.0,
     )
-    sides = [[_hit(one) for one in ask[side]] for side in ("vector", "keyword")]
+    vector, keyword = ([_hit(one) for one in ask[side]] for side in ("vector", "keyword"))
     return [
         {
             "path": hit.path,
@@ -605,7 +605,7 @@ def _merged_hits(ask: Json) -> Json:
             "snippet": hit.snippet,
             "source": hit.source,
         }
-        for hit in compatible.merge(*sides, weights, ask.get("nowMs", 0))
+        for hit in compatible.merge(vector, keyword, weights, ask.get("nowMs", 0))
     ]
 
 

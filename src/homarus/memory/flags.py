@@ -10,10 +10,17 @@ FIRST_PERSON: Final = 2
 TIME: Final = 4
 HEADING: Final = 8
 
-_FIRST = frozenset(["i", "my", "me", "mine", "we", "our", "us", "ich", "wir", "mein", "je", "nous", "mon", "yo", "nosotros", "mi"])
+_FIRST = frozenset(
+    ["i", "my", "me", "mine", "we", "our", "us", "ich", "wir", "mein", "je", "nous", "yo", "mi"]
+)
 # As the stemmer leaves them.
 _TIMES = frozenset(
-    ["yesterdai", "todai", "tonight", "tomorrow", "ago", "last", "next", "recent", "sinc", "week", "weekend", "month", "year", "januari", "februari", "march", "april", "june", "juli", "august", "septemb", "octob", "novemb", "decemb", "mondai", "tuesdai", "wednesdai", "thursdai", "fridai", "saturdai", "sundai", "birthdai"]
+    [
+        *("yesterdai", "todai", "tonight", "tomorrow", "ago", "last", "next", "recent", "sinc"),
+        *("week", "weekend", "month", "year", "birthdai", "januari", "februari", "march", "april"),
+        *("june", "juli", "august", "septemb", "octob", "novemb", "decemb", "mondai", "tuesdai"),
+        *("wednesdai", "thursdai", "fridai", "saturdai", "sundai"),
+    ]
 ) | {str(year) for year in range(1900, 2100)}
 
 

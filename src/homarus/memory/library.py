@@ -21,7 +21,7 @@ from homarus.memory.index import Report, open_index
 from homarus.memory.pool import EVERYTHING, Snapshot, View, gather, read_snapshot
 from homarus.memory.question import read_question
 from homarus.memory.results import Passage, Result
-from homarus.memory.search import LEXICAL, WITH_VECTORS, Found, Mode, Pool, Ranked, rank
+from homarus.memory.search import LEXICAL, WITH_VECTORS, Found, Mode, Pool, Ranked, Weights, rank
 from homarus.memory.source import find_notes
 from homarus.store.failure import Translated
 from homarus.store.query import select
@@ -52,10 +52,12 @@ class Memory:
         database: Path,
         embedder: Embedder | None = None,
         extra: Sequence[Path] = (),
+        weights: Weights | None = None,
     ) -> None:
         self._workspace = workspace
         self._extra = tuple(extra)
         self._embedder = embedder
+        self._chosen = weights
         self._index = open_index(database, embedder)
         self._snapshots: dict[View, Snapshot] = {}
 
@@ -87,7 +89,7 @@ class Memory:
             if self._embedder and snapshot.vectors is not None:
                 asked = self._embedder.embed([text])[0]
             pool = gather(self._index.db, snapshot, question, asked, ask.view)
-            ranked = rank(question, pool, WITH_VECTORS if pool.cosines else LEXICAL)
+            ranked = rank(question, pool, self._weights(pool))
             if ask.mode == "lines":
                 return results.show_lines(
                     ranked,
@@ -102,6 +104,13 @@ class Memory:
                 max_chars=ask.max_snippet_chars or results.MAX_PASSAGE_CHARS,
                 budget_chars=ask.max_injected_chars,
             )
+
+    def _weights(self, pool: Pool) -> Weights:
+        if self._chosen:
+            return self._chosen
+        if not self._embedder or not pool.cosines:
+            return LEXICAL
+        return LEXICAL.towards(WITH_VECTORS, self._embedder.model.weight)
 
     def _snapshot(self, view: View) -> Snapshot:
         generation = self._index.generation

@@ -11,7 +11,10 @@ from typing import Final
 
 from homarus.core.value import dataclass
 
-_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"]
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august"),
+    *("september", "october", "november", "december"),
+)
 _SHORT = {name[:3]: number for number, name in enumerate(_MONTHS, 1)} | {"sept": 9}
 _NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)} | _SHORT
 _MONTH = "(" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + r")\b\.?"
@@ -94,7 +97,7 @@ def read_moments(question: str, years: Iterable[int], now: date | None = None) -
 
 
 def low_without(text: str, taken: Iterable[tuple[int, int]]) -> str:
-    """The text with some places blank. (Lower case may be longer: such a text is left whole.)"""
+    """The text with some places blank; left whole where lower case is longer than upper."""
     if len(text) != len(text.lower()):
         return text
     letters = list(text)

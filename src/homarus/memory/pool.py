@@ -109,7 +109,7 @@ def gather(
     own: dict[int, float] = {}
     blocks: dict[int, float] = {}
     for stem, ids in common or [one for one in found if one[1]]:
-        idf = math.log(1 + (snapshot.lines - len(ids) + 0.5) / (len(ids) + 0.5))
+        idf = _rarity(snapshot.lines, len(ids))
         terms.append(Term(stem, idf, _bits(ids, snapshot.last), 0))
         for at in ids:
             own[at] = own.get(at, 0.0) + idf
@@ -149,6 +149,10 @@ class _Postings:
     def lines_with(self, stem: str) -> list[int]:
         quoted = '"' + stem.replace('"', '""') + '"'
         return [at for (at,) in self._db.execute(self._sql, (*self._values, quoted))]
+
+
+def _rarity(lines: int, having: int) -> float:
+    return math.log(1 + (lines - having + 0.5) / (having + 0.5))
 
 
 def _bits(ids: Iterable[int], last: int) -> bytearray:

@@ -11,7 +11,7 @@ from homarus.memory.search import Found, Line, Ranked
 
 MAX_RESULTS: Final = 6
 MAX_LINE_CHARS: Final = 1_400  # of a result in the mode of lines
-MAX_PASSAGE_CHARS: Final = 1_380
+MAX_PASSAGE_CHARS: Final = 1_400  # six of them are 8,400
 _MERGE_BACK = 2  # a line joins its neighbour when that is one of the last so many results
 _AGAIN = 0.7  # what a second passage of one note is worth less, as a log-odds
 _LEAST = 1e-9

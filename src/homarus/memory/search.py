@@ -8,6 +8,7 @@ its length is the score less the logarithm of its length, and a passage's is the
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import date
 from functools import cache
 from typing import Final, Literal, TypeAlias
@@ -47,6 +48,11 @@ class Weights:
     vector: float = 0.0
     vector_beside: float = 0.0
     vector_around: float = 0.0
+
+    def towards(self, other: "Weights", share: float) -> "Weights":
+        """Weights between these and others: 0 is these, 1 is the others."""
+        pairs = [(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)]
+        return Weights(*(mine + share * (theirs - mine) for mine, theirs in pairs))
 
 
 LEXICAL: Final = Weights(
@@ -121,7 +127,12 @@ class Ranked:
 
 
 def rank(question: Question, pool: Pool, weights: Weights) -> list[Ranked]:
-    """Every candidate, best first. Equal ones stay in the order of the notes."""
+    """Every candidate, best first. Equal ones stay in the order of the notes.
+
+    None when nothing speaks for any of them: no word, no day, no person, no vector.
+    """
+    if not (pool.terms or pool.cosines or question.speakers or question.moments.spans):
+        return []
     total = sum(term.idf for term in pool.terms) or 1.0
     tables = _tables(weights.near, weights.around, weights.wide)
     headed = {0: 0}

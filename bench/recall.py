@@ -1,0 +1,190 @@
+"""How much of what a question needs is found: `python -m bench.recall DATA [--vectors …]`.
+
+DATA is a folder of workspaces (`NAME/memory/*.md`) and `gold.jsonl`: a question a line, with
+`conv`, `category` and its `evidence` (`path`, `line`, `text`). A piece of evidence counts only when
+its words are in the text of a result and its line is in the cited range.
+
+    lines      share of the evidence in the first 1,000 to 8,000 characters of the results
+    passages   questions with any of it in six results, or its file among ten
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from homarus.memory.embed.base import Embedder, Model
+from homarus.memory.library import Ask, Memory
+from homarus.memory.results import Result
+from homarus.memory.search import LEXICAL, WITH_VECTORS, Weights
+
+BUDGETS = (1000, 2000, 4000, 8000)
+COMPARED_CHARS = 160  # of a turn's words
+RESULTS = 60
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "lines before and after": ("around", "wide"),
+    "who speaks": ("speaker", "first_of_two"),
+    "the day": ("day",),
+    "kind of line": ("question", "first_person", "time", "length"),
+    "rare words": ("rare",),
+    "vectors of neighbours": ("vector_beside", "vector_around"),
+}
+
+
+@dataclass
+class Scores:
+    """One number for each question, by what is measured."""
+
+    found: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def mean(self, name: str) -> float:
+        return statistics.fmean(self.found[name]) if self.found[name] else float("nan")
+
+    def row(self, label: str) -> str:
+        names = [*(f"lines{budget}" for budget in BUDGETS), "multi", "any6", "sess10", "chars6"]
+        digits = {"chars6": 0}
+        shown = [f"{self.mean(name):8.{digits.get(name, 3)}f}" for name in names]
+        return f"{label:38}{''.join(shown)}"
+
+
+HEAD = f"{'':38}" + "".join(
+    f"{name:>8}" for name in ("1k", "2k", "4k", "8k", "multi4k", "any@6", "sess@10", "chars@6")
+)
+
+
+class Kept:
+    """An embedder that embeds a text once, however often it is asked."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self._inner = inner
+        self._known: dict[str, list[float]] = {}
+
+    @property
+    def model(self) -> Model:
+        return self._inner.model
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        new = [text for text in texts if text not in self._known]
+        if new:
+            self._known.update(zip(new, self._inner.embed(new), strict=True))
+        return [self._known[text] for text in texts]
+
+
+def words(text: str) -> str:
+    return re.sub(r"\W+", " ", text.lower()).strip()
+
+
+def has(result: Result, shown: str, evidence: Mapping[str, Any]) -> bool:
+    return (
+        result.path == evidence["path"]
+        and result.start_line <= evidence["line"] <= result.end_line
+        and words(evidence["text"])[:COMPARED_CHARS].strip() in words(shown)
+    )
+
+
+def within(results: Sequence[Result], budget: int) -> Iterator[tuple[Result, str]]:
+    """Results while there is room; the last one cut."""
+    for result in results:
+        if budget <= 0:
+            return
+        yield result, result.snippet[:budget]
+        budget -= len(result.snippet)
+
+
+def judge(
+    scores: Scores, asked: Mapping[str, Any], lines: list[Result], passages: list[Result]
+) -> None:
+    evidence = asked["evidence"]
+    if not evidence:
+        return
+    for budget in BUDGETS:
+        seen = list(within(lines, budget))
+        hit = [any(has(*one, wanted) for one in seen) for wanted in evidence]
+        scores.found[f"lines{budget}"].append(statistics.fmean(hit))
+    if asked["category"] == "multi-hop":
+        scores.found["multi"].append(scores.found["lines4000"][-1])
+    first = passages[:6]
+    files = {wanted["path"] for wanted in evidence}
+    any6 = any(has(one, one.snippet, wanted) for one in first for wanted in evidence)
+    scores.found["any6"].append(any6)
+    scores.found["chars6"].append(sum(len(one.snippet) for one in first))
+    scores.found["sess10"].append(any(one.path in files for one in passages[:10]))
+
+
+def measure(
+    data: Path, state: Path, embedder: Embedder | None, weights: Weights | None
+) -> tuple[Scores, dict[str, Scores], list[float]]:
+    gold = [json.loads(line) for line in (data / "gold.jsonl").read_text("utf-8").splitlines()]
+    whole, by_name, spent_ms = Scores(), defaultdict[str, Scores](Scores), list[float]()
+    for name in sorted({asked["conv"] for asked in gold}):
+        with Memory(data / name, state / f"{name}.sqlite", embedder, weights=weights) as memory:
+            memory.sync()
+            for asked in (one for one in gold if one["conv"] == name):
+                started = time.perf_counter()
+                lines = memory.search(asked["question"], Ask("lines", max_results=RESULTS))
+                spent_ms.append((time.perf_counter() - started) * 1000)
+                passages = memory.search(asked["question"], Ask("passages", max_results=10))
+                if longest := max((len(one.snippet) for one in lines), default=0):
+                    whole.found["longest"] = [max(longest, *whole.found["longest"], 0)]
+                for scores in (whole, by_name[name]):
+                    judge(scores, asked, lines, passages)
+    return whole, dict(by_name), sorted(spent_ms)
+
+
+def embedder_of(named: str) -> Embedder | None:
+    if named == "none":
+        return None
+    if named == "wordllama":
+        from homarus.memory.embed.wordllama import WordLlama
+
+        return Kept(WordLlama())
+    from homarus.memory.embed.onnx import OnnxModel
+
+    model, _, tokenizer = named.partition(",")
+    return Kept(OnnxModel(Path(model), Path(tokenizer), Path(model).parent.name))
+
+
+def main(argv: Sequence[str]) -> int:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("bench.recall", description=__doc__, formatter_class=form)
+    parser.add_argument("data", type=Path)
+    kinds = "none, wordllama, or MODEL.onnx,TOKENIZER.json"
+    parser.add_argument("--vectors", default="none", help=kinds)
+    parser.add_argument("--parts", action="store_true", help="what each ingredient adds")
+    options = parser.parse_args(argv)
+    embedder = embedder_of(options.vectors)
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        print(HEAD)
+        whole, by_name, spent_ms = measure(options.data, state, embedder, None)
+        print(whole.row(f"all, vectors: {options.vectors.partition(',')[0][-24:]}"))
+        for name, scores in by_name.items():
+            print(scores.row(f"  {name}"))
+        middle, late = spent_ms[len(spent_ms) // 2], spent_ms[int(len(spent_ms) * 0.95)]
+        print(f"longest result {whole.mean('longest'):.0f}; p50 {middle:.1f} ms, p95 {late:.1f} ms")
+        if options.parts:
+            show_parts(options.data, state, embedder)
+    return 0
+
+
+def show_parts(data: Path, state: Path, embedder: Embedder | None) -> None:
+    """The figures again, each time without one ingredient."""
+    share = embedder.model.weight if embedder else 0.0
+    base = LEXICAL.towards(WITH_VECTORS, share)
+    for label, names in PARTS.items():
+        without = replace(base, **dict.fromkeys(names, 0.0))
+        if without != base:
+            whole, _, _ = measure(data, state, embedder, without)
+            print(whole.row(f"  without {label}"), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
