@@ -22,10 +22,12 @@ from homarus.memory.vectors import Vectors
 from homarus.store.query import select
 
 MOST_LINES: Final = 600
+MOST_BESIDE_VECTORS: Final = 350
 WHOLE_UP_TO: Final = 1_000  # lines; a small index is ranked whole
 _COMMON: Final = 20_000  # lines; a word in more of them says little, and costs much
+_ENOUGH = 4_000  # lines that have a word
 _SEEDS = 250
-_BLOCKS = 40
+_LINES_PER_PLACE = 15
 _BLOCK_BITS = 3
 _BLOCK_SHARE = 0.6
 _BEFORE, _AFTER = 1, 2
@@ -108,17 +110,23 @@ def gather(
     terms: list[Term] = []
     own: dict[int, float] = {}
     blocks: dict[int, float] = {}
-    for stem, ids in common or [one for one in found if one[1]]:
+    rarest_first = sorted(common or [one for one in found if one[1]], key=lambda one: len(one[1]))
+    for stem, ids in rarest_first:
         idf = _rarity(snapshot.lines, len(ids))
         terms.append(Term(stem, idf, _bits(ids, snapshot.last), 0))
-        for at in ids:
-            own[at] = own.get(at, 0.0) + idf
-        for block in {at >> _BLOCK_BITS for at in ids}:
-            blocks[block] = blocks.get(block, 0.0) + idf
+        if len(own) < _ENOUGH:
+            for at in ids:
+                own[at] = own.get(at, 0.0) + idf
+            for block in {at >> _BLOCK_BITS for at in ids}:
+                blocks[block] = blocks.get(block, 0.0) + idf
+        else:  # a common word alone brings nobody in; it only raises those who are
+            for at in own.keys() & ids:
+                own[at] += idf
     if snapshot.lines <= WHOLE_UP_TO:
         wanted = _all(snapshot)
     else:
-        wanted = _promising(own, blocks) | _on_days(snapshot, question)
+        most = MOST_LINES if asked is None else MOST_BESIDE_VECTORS
+        wanted = _promising(own, blocks, most) | _on_days(snapshot, question)
     vectors = snapshot.vectors
     if vectors is not None and asked is not None:
         wanted.update(vectors.nearest(asked))
@@ -162,15 +170,15 @@ def _bits(ids: Iterable[int], last: int) -> bytearray:
     return bits
 
 
-def _promising(own: Mapping[int, float], blocks: Mapping[int, float]) -> set[int]:
+def _promising(own: Mapping[int, float], blocks: Mapping[int, float], most: int) -> set[int]:
     """Lines with rare words, lines beside them, and places where many words meet."""
     worth = {at: idf + _BLOCK_SHARE * blocks[at >> _BLOCK_BITS] for at, idf in own.items()}
     best = heapq.nlargest(_SEEDS, worth, key=worth.__getitem__)
-    places = heapq.nlargest(_BLOCKS, blocks, key=blocks.__getitem__)
+    places = heapq.nlargest(most // _LINES_PER_PLACE, blocks, key=blocks.__getitem__)
     wanted: dict[int, None] = {}
     for before, after in ((_BEFORE, _AFTER), (REACH, REACH)):
         for at in best:
-            if len(wanted) >= MOST_LINES:
+            if len(wanted) >= most:
                 break
             wanted |= dict.fromkeys(range(at - before, at + after + 1))
     for block in places:

@@ -223,10 +223,12 @@ def _person(line: Line, question: Question, weights: Weights) -> float:
 
 def _meaning(at: int, cosines: Mapping[int, float], weights: Weights) -> float:
     get = cosines.get
-    before, own, after = get(at - 1), get(at, 0.0), get(at + 1)
-    beside = ((before or 0.0) + (after or 0.0)) / 2
     around = [near for near in map(get, range(at - _AROUND, at + _AROUND + 1)) if near is not None]
-    mean = sum(around) / len(around) if around else 0.0
+    if not around:
+        return 0.0
+    beside = (get(at - 1, 0.0) + get(at + 1, 0.0)) / 2
+    mean = sum(around) / len(around)
+    own = get(at, 0.0)
     return weights.vector * own + weights.vector_beside * beside + weights.vector_around * mean
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import apsw
 
 EXACT_UP_TO: Final = 5_000
-NEAREST: Final = 300
+NEAREST: Final = 200
 
 
 def text_key(text: str) -> bytes:
@@ -57,7 +57,8 @@ class Vectors:
 
         packed = np.packbits(numbers > 0, axis=1)
         short = -packed.shape[1] % 8
-        return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, short)))).view(np.uint64)
+        whole = np.ascontiguousarray(np.pad(packed, ((0, 0), (0, short)))).view(np.uint64)
+        return np.ascontiguousarray(whole.T)  # 64 signs of every line together
 
     def nearest(self, question: Sequence[float], most: int = NEAREST) -> list[int]:
         """The lines nearest to a question; of many, those nearest by their signs."""
@@ -70,7 +71,9 @@ class Vectors:
             distance = -self._compare(self._bytes, asked)
         else:
             signs = self._bits(asked[None, :])
-            distance = np.bitwise_count(self._signs ^ signs).sum(axis=1, dtype=np.int32)
+            distance = np.zeros(len(self._ids), np.uint16)
+            for held, wanted in zip(self._signs, signs[:, 0], strict=True):
+                distance += np.bitwise_count(held ^ wanted)
         return [int(at) for at in self._ids[np.argpartition(distance, most)[:most]]]
 
     def cosines(self, question: Sequence[float], ids: Iterable[int]) -> Mapping[int, float]:
