@@ -60,11 +60,21 @@ def check(tree: Mapping[str, Value]) -> Checked:
             from homarus.config.channels import check_channels  # read when there are any
 
             walk.problems += check_channels(config.channels)
+        if _speaks_of_memory(config):
+            from homarus.config.memory import check_memory  # read when there is a word of it
+
+            walk.problems += check_memory(config)
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
     problems = tuple(walk.problems)
     keys.known_keys.cache_clear()  # what was read of the list would be kept for nobody
     return Checked(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
+
+
+def _speaks_of_memory(config: Config) -> bool:
+    if config.memory or config.agents.defaults.memory_search:
+        return True
+    return any(one.memory_search for one in config.agents.list)
 
 
 def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:

@@ -242,6 +242,8 @@ class AgentDefaults(Section):
     context_pruning: ContextPruning = ContextPruning.model_construct()
     compaction: Compaction = Compaction.model_construct()
     spend: Spend = Spend.model_construct()
+    # As written: config/memory.py reads it, for who remembers.
+    memory_search: Mapping[str, Any] = {}
 
 
 class Identity(Section):
@@ -338,6 +340,7 @@ class AgentEntry(Section):
     group_chat: GroupChat = GroupChat.model_construct()
     sandbox: Sandbox = Sandbox.model_construct()
     tools: Tools | None = None
+    memory_search: Mapping[str, Any] = {}
 
 
 class Agents(Section):
@@ -733,4 +736,6 @@ class Config(Section):
     broadcast: Broadcast = Broadcast.model_construct()
     # As written: config/channels.py reads them, for who has any.
     channels: Mapping[str, Any] = {}
+    # As written, too: config/memory.py.
+    memory: Mapping[str, Any] = {}
     gateway: Gateway = Gateway.model_construct()

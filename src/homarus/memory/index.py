@@ -56,6 +56,17 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """How much an index holds."""
+
+    files: int
+    lines: int
+    chunks: int
+    vectors: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Change:
     note: Note
     content: Content
@@ -131,6 +142,14 @@ class Index:
     def generation(self) -> int:
         """Larger after every change, of this process or another."""
         return int(_meta(self.db, "generation") or 0)
+
+    def count(self) -> Counts:
+        """How much there is."""
+        with Translated(self.path):
+            tables = ("notes", "lines", "chunks", "line_vectors")
+            asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
+            ((files, lines, chunks, vectors),) = select(self.db, f"SELECT {asked}")
+            return Counts(files, lines, chunks, vectors, self.generation)
 
     def sync(self, found: Iterable[Note | Skipped], *, force: bool = False) -> Report:
         """Bring the index to what the files say now; `force` reads every file again."""

@@ -8,39 +8,27 @@ with Memory(workspace, state / "memory" / "main.sqlite") as memory:
 
 import math
 from collections.abc import Iterator, Sequence
-from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from homarus.core.value import dataclass
 from homarus.memory import results
+from homarus.memory.base import Ask
 from homarus.memory.chunk import Chunk
 from homarus.memory.embed.base import Embedder
-from homarus.memory.index import Report, open_index
-from homarus.memory.pool import EVERYTHING, Snapshot, View, gather, read_snapshot
+from homarus.memory.index import Counts, Report, open_index
+from homarus.memory.pool import Snapshot, gather, read_snapshot
 from homarus.memory.question import read_question
 from homarus.memory.results import Passage, Result
-from homarus.memory.search import LEXICAL, WITH_VECTORS, Found, Mode, Pool, Ranked, Weights, rank
+from homarus.memory.search import LEXICAL, WITH_VECTORS, Found, Pool, Ranked, Weights, rank
 from homarus.memory.source import find_notes
+from homarus.memory.view import View
 from homarus.store.failure import Translated
 from homarus.store.query import select
 
 _PASSAGE_NOTES = 60  # notes whose chunks are looked at
 _PASSAGE_LINES = 160  # lines that may bring one
 _WHOLE_CHARS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """How a question is asked. `now` is today, for `last week`."""
-
-    mode: Mode = "lines"
-    max_results: int = results.MAX_RESULTS
-    max_snippet_chars: int | None = None
-    max_injected_chars: int | None = None
-    view: View = EVERYTHING
-    now: date | None = None
 
 
 class Memory:
@@ -78,6 +66,10 @@ class Memory:
     def sync(self, *, force: bool = False) -> Report:
         """Bring the index to what the files say."""
         return self._index.sync(find_notes(self._workspace, self._extra), force=force)
+
+    def count(self) -> Counts:
+        """How much is in the index."""
+        return self._index.count()
 
     def search(self, text: str, ask: Ask | None = None) -> list[Result]:
         """The lines or passages that answer a question, best first."""

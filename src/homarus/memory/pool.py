@@ -19,6 +19,7 @@ from homarus.memory.embed.base import Model
 from homarus.memory.question import Question, speakers_by_word
 from homarus.memory.search import REACH, Found, Line, Pool, Term
 from homarus.memory.vectors import Vectors
+from homarus.memory.view import EVERYTHING, View
 from homarus.store.query import select
 
 MOST_LINES: Final = 600
@@ -33,28 +34,6 @@ _BLOCK_SHARE = 0.6
 _BEFORE, _AFTER = 1, 2
 _MOST_DAY_LINES = 300
 _DAY_AT_LEAST = 0.5
-
-
-_OWNED = "notes.owner IN (SELECT value FROM json_each(?))"
-_HEARD = "notes.audience IN (SELECT value FROM json_each(?))"
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Who asks: None sees everything, else notes of these owners and of these audiences."""
-
-    owners: frozenset[str] | None = None
-    audiences: frozenset[str] | None = None
-
-    def condition(self) -> tuple[str, list[str]]:
-        """What stands after WHERE, over `notes`."""
-        asked = ((_OWNED, self.owners), (_HEARD, self.audiences))
-        parts = [(sql, wanted) for sql, wanted in asked if wanted is not None]
-        values = [json.dumps(sorted(wanted)) for _, wanted in parts]
-        return " AND ".join(sql for sql, _ in parts), values
-
-
-EVERYTHING: Final = View()
 
 
 @dataclass(frozen=True, slots=True)

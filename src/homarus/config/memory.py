@@ -1,0 +1,288 @@
+"""The settings of memory: `memory`, and `memorySearch` of the agents, as typed values.
+
+An agent's `memorySearch` is the defaults' with its own on top. Read when memory is used: until
+then the config holds them as they are written.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import Field, Strict, ValidationError
+
+from homarus.config.edit import apply_merge_patch
+from homarus.config.keys import Problem
+from homarus.config.resolve import entry_of
+from homarus.config.schema import (
+    Config,
+    Count,
+    Duration,
+    Section,
+    SendMatch,
+    SendRule,
+    Share,
+    Text,
+    Texts,
+    Wait,
+)
+from homarus.core.errors import ConfigError
+
+# `auto` takes the first that can be had; `none` is words alone.
+Embedding: TypeAlias = Literal[
+    "auto", "none", "openai", "gemini", "voyage", "ollama", "local", "fastembed", "wordllama"
+]
+Source: TypeAlias = Literal["memory", "sessions"]
+S = TypeVar("S", bound=Section)
+
+
+class Batch(Section):
+    """The vendor's batch service: cheaper, and done within hours."""
+
+    enabled: bool = False
+    wait: bool = True
+    concurrency: Count = 2
+    poll_interval_ms: Wait = 2_000
+    timeout_minutes: Count = 60
+
+
+class Remote(Section):
+    """Another address, key or headers for the service that embeds."""
+
+    base_url: Text | None = None
+    api_key: str | None = Field(None, repr=False)
+    headers: Mapping[str, str] = Field({}, repr=False)
+    batch: Batch = Batch.model_construct()
+
+
+class Local(Section):
+    """A folder or file of weights, and where weights that are fetched are kept."""
+
+    model_path: Text | None = None
+    model_cache_dir: Text | None = None
+
+
+class VectorStore(Section):
+    """Whether vectors are kept. `extensionPath` is the original's, and needed by nothing here."""
+
+    enabled: bool = True
+    extension_path: str | None = None
+
+
+class IndexStore(Section):
+    """Where the index is; `{agentId}` in the path is the agent's."""
+
+    driver: Literal["sqlite"] = "sqlite"
+    path: Text | None = None
+    vector: VectorStore = VectorStore.model_construct()
+
+
+class Chunking(Section):
+    """How large a passage is, in tokens of four characters."""
+
+    tokens: Count = 400
+    overlap: Wait = 80
+
+
+class SessionSync(Section):
+    """How much a conversation grows before what is new in it is read."""
+
+    delta_bytes: Wait = 100_000
+    delta_messages: Wait = 50
+
+
+class Sync(Section):
+    """When the index is brought to what the files say."""
+
+    on_session_start: bool = True
+    on_search: bool = True
+    watch: bool = True
+    watch_debounce_ms: Wait = 1_500
+    interval_minutes: Wait = 0
+    sessions: SessionSync = SessionSync.model_construct()
+
+
+class Spread(Section):
+    """Results unlike each other before more of the same."""
+
+    enabled: bool = False
+    lambda_: Share = Field(0.7, alias="lambda")
+
+
+class Decay(Section):
+    """What is old counts less."""
+
+    enabled: bool = False
+    half_life_days: Count = 30
+
+
+class Hybrid(Section):
+    """The original's weighted sum, used when it is asked for; else Homarus ranks lines."""
+
+    enabled: bool | None = None
+    vector_weight: Share = 0.7
+    text_weight: Share = 0.3
+    candidate_multiplier: Count = 4
+    mmr: Spread = Spread.model_construct()
+    temporal_decay: Decay = Decay.model_construct()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the config asks for this formula: by saying so, or by giving its weights."""
+        if self.enabled is not None:
+            return self.enabled
+        return not {"vector_weight", "text_weight"}.isdisjoint(self.model_fields_set)
+
+
+class Query(Section):
+    """How many results, and how good they must be."""
+
+    max_results: Count = 6
+    min_score: Share | None = None
+    hybrid: Hybrid = Hybrid.model_construct()
+
+
+class Cache(Section):
+    """Vectors that were paid for are kept."""
+
+    enabled: bool = True
+    max_entries: Count | None = None
+
+
+class Experimental(Section):
+    """`sessionMemory`: past conversations are searched, too."""
+
+    session_memory: bool = False
+
+
+class MemorySearch(Section):
+    """How one agent's memory is indexed and searched."""
+
+    enabled: bool = True
+    sources: Annotated[tuple[Source, ...], Strict(strict=False)] = ("memory",)
+    extra_paths: Texts = ()
+    experimental: Experimental = Experimental.model_construct()
+    provider: Embedding = "auto"
+    remote: Remote = Remote.model_construct()
+    fallback: Embedding = "none"
+    model: Text | None = None
+    local: Local = Local.model_construct()
+    store: IndexStore = IndexStore.model_construct()
+    chunking: Chunking = Chunking.model_construct()
+    sync: Sync = Sync.model_construct()
+    query: Query = Query.model_construct()
+    cache: Cache = Cache.model_construct()
+
+
+class Collection(Section):
+    """A folder for qmd to index, beside the agent's own."""
+
+    path: Text
+    name: Text | None = None
+    pattern: Text | None = None
+
+
+class QmdSessions(Section):
+    """Past conversations, written out as Markdown for qmd."""
+
+    enabled: bool = False
+    export_dir: Text | None = None
+    retention_days: Wait = 30
+
+
+class QmdUpdate(Section):
+    """When qmd looks at the files, and how long it may take."""
+
+    interval: Duration = "5m"
+    debounce_ms: Wait = 15_000
+    on_boot: bool = True
+    wait_for_boot_sync: bool = False
+    embed_interval: Duration = "60m"
+    command_timeout_ms: Wait = 30_000
+    update_timeout_ms: Wait = 120_000
+    embed_timeout_ms: Wait = 120_000
+
+
+class Limits(Section):
+    """How much of memory one answer brings along, and how long it may take."""
+
+    max_results: Count = 6
+    max_snippet_chars: Count = 700
+    max_injected_chars: Count = 4_000
+    timeout_ms: Wait = 4_000  # 0: as long as it takes
+
+
+class Scope(Section):
+    """Which conversations may search. A rule that denies wins over one that allows."""
+
+    default: Literal["allow", "deny"] = "deny"
+    rules: Annotated[tuple[SendRule, ...], Strict(strict=False)] = ()
+
+
+_PRIVATE_CHATS = SendRule.model_construct(
+    action="allow", match=SendMatch.model_construct(chat_type="direct")
+)
+_DIRECT_ONLY = Scope.model_construct(default="deny", rules=(_PRIVATE_CHATS,))
+
+
+class Qmd(Section):
+    """The qmd program. `limits` and `scope` hold for every backend."""
+
+    command: Text = "qmd"
+    search_mode: Literal["query", "search", "vsearch"] = "search"
+    include_default_memory: bool = True
+    paths: Annotated[tuple[Collection, ...], Strict(strict=False)] = ()
+    sessions: QmdSessions = QmdSessions.model_construct()
+    update: QmdUpdate = QmdUpdate.model_construct()
+    limits: Limits = Limits.model_construct()
+    scope: Scope = _DIRECT_ONLY
+
+
+class MemorySettings(Section):
+    """`memory`: who keeps the index, and whether answers say where they come from."""
+
+    backend: Literal["builtin", "qmd"] = "builtin"
+    citations: Literal["auto", "on", "off"] = "auto"
+    qmd: Qmd = Qmd.model_construct()
+
+
+def memory_search(config: Config, agent: str) -> MemorySearch:
+    """One agent's `memorySearch`; ConfigError when it cannot be read."""
+    defaults, own = config.agents.defaults.memory_search, entry_of(config, agent).memory_search
+    return _read(MemorySearch, apply_merge_patch(dict(defaults), dict(own)), "memorySearch")
+
+
+def memory_settings(config: Config) -> MemorySettings:
+    """The `memory` of the config; ConfigError when it cannot be read."""
+    return _read(MemorySettings, dict(config.memory), "memory")
+
+
+def _read(kind: type[S], tree: Any, name: str) -> S:
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as exc:
+        told = next(_problems(exc, (name,)))
+        where = ".".join(map(str, told.path))
+        raise ConfigError(told.message, key=where) from None
+
+
+def check_memory(config: Config) -> Iterator[Problem]:
+    """What is wrong with the sections, wherever they stand."""
+    yield from _check(MemorySettings, config.memory, ("memory",))
+    defaults = config.agents.defaults.memory_search
+    yield from _check(MemorySearch, defaults, ("agents", "defaults", "memorySearch"))
+    for at, entry in enumerate(config.agents.list):
+        yield from _check(MemorySearch, entry.memory_search, ("agents", "list", at, "memorySearch"))
+
+
+def _check(
+    kind: type[Section], tree: Mapping[str, Any], path: tuple[str | int, ...]
+) -> Iterator[Problem]:
+    try:
+        kind.model_validate(dict(tree))
+    except ValidationError as exc:
+        yield from _problems(exc, path)
+
+
+def _problems(exc: ValidationError, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    for error in exc.errors(include_url=False, include_input=False):
+        told = "no such key" if error["type"] == "extra_forbidden" else error["msg"]
+        yield Problem((*path, *error["loc"]), told)

@@ -1,0 +1,60 @@
+"""Where one agent's memory is, and what the config says of it: all that a backend needs."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+
+from homarus.config.memory import MemorySearch, MemorySettings, memory_search, memory_settings
+from homarus.config.paths import Paths, expand
+from homarus.config.resolve import agent_settings
+from homarus.config.schema import Config
+from homarus.core.value import dataclass
+
+_AGENT = "{agentId}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One agent's memory. `agent_folder` is `agents/<id>`, where its conversations are."""
+
+    agent: str
+    workspace: Path
+    database: Path
+    agent_folder: Path
+    models_cache: Path
+    home: Path
+    search: MemorySearch = MemorySearch()
+    settings: MemorySettings = MemorySettings()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timezone: str = ""
+
+    @property
+    def transcripts(self) -> Path:
+        return self.agent_folder / "sessions"
+
+    def extra(self) -> tuple[Path, ...]:
+        """Folders and files beside the workspace's own; relative ones are in the workspace."""
+        given = (Path(expand(path, self.home)) if path.startswith("~") else self.workspace / path
+                 for path in self.search.extra_paths)  # fmt: skip
+        return tuple(given)
+
+
+def find_place(config: Config, paths: Paths, env: Mapping[str, str], agent: str) -> Place:
+    """The memory of an agent; UnknownName when there is none of that name."""
+    own = agent_settings(config, paths, agent)
+    search = memory_search(config, own.id)
+    written = search.store.path
+    return Place(
+        agent=own.id,
+        workspace=own.workspace,
+        database=expand(written.replace(_AGENT, own.id), paths.home)
+        if written
+        else paths.state / "memory" / f"{own.id}.sqlite",
+        agent_folder=paths.sessions_dir(own.id).parent,
+        models_cache=paths.models_cache,
+        home=paths.home,
+        search=search,
+        settings=memory_settings(config),
+        env=env,
+        timezone=own.timezone,
+    )
