@@ -9,6 +9,6 @@ setup run test test-peers check bench crash-syscalls live fmt lock:
 crash scale:
 	@$(PYTHON) dev.py $@ $(N)
 
-# `make bench-memory DATA=folder`; ARGS="--vectors wordllama --parts" for more.
+# `make bench-memory DATA=folder`; ARGS="--model FOLDER --parts" for more.
 bench-memory:
 	@$(PYTHON) dev.py $@ $(DATA) $(ARGS)

@@ -1,4 +1,4 @@
-"""How much of what a question needs is found: `python -m bench.recall DATA [--vectors …]`.
+"""How much of what a question needs is found: `python -m bench.recall DATA [--model FOLDER]`.
 
 DATA is a folder of workspaces (`NAME/memory/*.md`) and `gold.jsonl`: a question a line, with
 `conv`, `category` and its `evidence` (`path`, `line`, `text`). A piece of evidence counts only when
@@ -6,10 +6,15 @@ its words are in the text of a result and its line is in the cited range.
 
     lines      share of the evidence in the first 1,000 to 8,000 characters of the results
     passages   questions with any of it in six results, or its file among ten
+
+By words alone, with the vectors of `wordllama` where that is installed, and with those of MiniLM
+where `homarus models pull minilm` was run, or of the model in `--model`. Ends with 1 when any of
+them is below what is wanted. Which weights: `bench.recall_fit`.
 """
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -18,23 +23,34 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from homarus.memory.base import Ask
 from homarus.memory.embed.base import Embedder, Model
-from homarus.memory.library import Ask, Memory
+from homarus.memory.library import Memory
+from homarus.memory.ranking import Ranking
 from homarus.memory.results import Result
 from homarus.memory.search import LEXICAL, WITH_VECTORS, Weights
 
 BUDGETS = (1000, 2000, 4000, 8000)
 COMPARED_CHARS = 160  # of a turn's words
 RESULTS = 60
+# What is wanted at least; of the characters of six passages, at most.
+WANTED = {
+    "lines1000": 0.70, "lines2000": 0.79, "lines4000": 0.85, "lines8000": 0.90,
+    "any6": 0.90, "sess10": 0.95,
+}  # fmt: skip
+MOST = {"chars6": 8_400.0, "longest": 1_500.0}
 PARTS: Mapping[str, tuple[str, ...]] = {
     "lines before and after": ("around", "wide"),
     "who speaks": ("speaker", "first_of_two"),
     "the day": ("day",),
     "kind of line": ("question", "first_person", "time", "length"),
     "rare words": ("rare",),
+    "words that go together": ("kin", "kin_around"),
+    "words side by side": ("phrase",),
     "vectors of neighbours": ("vector_beside", "vector_around"),
 }
 
@@ -99,9 +115,7 @@ def within(results: Sequence[Result], budget: int) -> Iterator[tuple[Result, str
         budget -= len(result.snippet)
 
 
-def judge(
-    scores: Scores, asked: Mapping[str, Any], lines: list[Result], passages: list[Result]
-) -> None:
+def judge_lines(scores: Scores, asked: Mapping[str, Any], lines: Sequence[Result]) -> None:
     evidence = asked["evidence"]
     if not evidence:
         return
@@ -111,6 +125,12 @@ def judge(
         scores.found[f"lines{budget}"].append(statistics.fmean(hit))
     if asked["category"] == "multi-hop":
         scores.found["multi"].append(scores.found["lines4000"][-1])
+
+
+def judge_passages(scores: Scores, asked: Mapping[str, Any], passages: Sequence[Result]) -> None:
+    evidence = asked["evidence"]
+    if not evidence:
+        return
     first = passages[:6]
     files = {wanted["path"] for wanted in evidence}
     any6 = any(has(one, one.snippet, wanted) for one in first for wanted in evidence)
@@ -119,23 +139,33 @@ def judge(
     scores.found["sess10"].append(any(one.path in files for one in passages[:10]))
 
 
+def asked_by_name(data: Path) -> dict[str, list[dict[str, Any]]]:
+    """The questions, by the workspace they are asked of."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in (data / "gold.jsonl").read_text("utf-8").splitlines():
+        asked = json.loads(line)
+        found[asked["conv"]].append(asked)
+    return dict(sorted(found.items()))
+
+
 def measure(
     data: Path, state: Path, embedder: Embedder | None, weights: Weights | None
 ) -> tuple[Scores, dict[str, Scores], list[float]]:
-    gold = [json.loads(line) for line in (data / "gold.jsonl").read_text("utf-8").splitlines()]
     whole, by_name, spent_ms = Scores(), defaultdict[str, Scores](Scores), list[float]()
-    for name in sorted({asked["conv"] for asked in gold}):
-        with Memory(data / name, state / f"{name}.sqlite", embedder, weights=weights) as memory:
+    ranking = Ranking(weights=weights)
+    for name, questions in asked_by_name(data).items():
+        with Memory(data / name, state / f"{name}.sqlite", embedder, ranking=ranking) as memory:
             memory.sync()
-            for asked in (one for one in gold if one["conv"] == name):
+            for asked in questions:
                 started = time.perf_counter()
                 lines = memory.search(asked["question"], Ask("lines", max_results=RESULTS))
                 spent_ms.append((time.perf_counter() - started) * 1000)
                 passages = memory.search(asked["question"], Ask("passages", max_results=10))
-                if longest := max((len(one.snippet) for one in lines), default=0):
-                    whole.found["longest"] = [max(longest, *whole.found["longest"], 0)]
+                longest = max((len(one.snippet) for one in (*lines, *passages)), default=0)
+                whole.found["longest"] = [max(longest, *whole.found["longest"], 0)]
                 for scores in (whole, by_name[name]):
-                    judge(scores, asked, lines, passages)
+                    judge_lines(scores, asked, lines)
+                    judge_passages(scores, asked, passages)
     return whole, dict(by_name), sorted(spent_ms)
 
 
@@ -146,33 +176,65 @@ def embedder_of(named: str) -> Embedder | None:
         from homarus.memory.embed.wordllama import WordLlama
 
         return Kept(WordLlama())
-    from homarus.memory.embed.onnx import OnnxModel
+    from homarus.memory.embed.onnx import open_onnx
 
-    model, _, tokenizer = named.partition(",")
-    return Kept(OnnxModel(Path(model), Path(tokenizer), Path(model).parent.name))
+    return Kept(open_onnx(Path(named)))
+
+
+def models_here() -> Iterator[str]:
+    """What can be compared on this machine."""
+    from homarus.config.paths import Paths
+    from homarus.memory.embed import minilm
+
+    yield "none"
+    if find_spec("wordllama"):
+        yield "wordllama"
+    pulled = minilm.find(Paths.find(os.environ).models_cache)
+    if pulled and find_spec("onnxruntime"):
+        yield str(pulled)
+
+
+def shortfall(scores: Scores) -> list[str]:
+    """What is below what is wanted."""
+    low = [name for name, least in WANTED.items() if not scores.mean(name) >= least]
+    return low + [name for name, most in MOST.items() if not scores.mean(name) <= most]
 
 
 def main(argv: Sequence[str]) -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("bench.recall", description=__doc__, formatter_class=form)
-    parser.add_argument("data", type=Path)
-    kinds = "none, wordllama, or MODEL.onnx,TOKENIZER.json"
-    parser.add_argument("--vectors", default="none", help=kinds)
+    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("DATA"))
+    parser.add_argument("--model", action="append", default=[], help="a folder of an ONNX model")
+    parser.add_argument("--vectors", action="append", help="only none, wordllama, or a folder")
     parser.add_argument("--parts", action="store_true", help="what each ingredient adds")
     options = parser.parse_args(argv)
-    embedder = embedder_of(options.vectors)
-    with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder)
-        print(HEAD)
-        whole, by_name, spent_ms = measure(options.data, state, embedder, None)
-        print(whole.row(f"all, vectors: {options.vectors.partition(',')[0][-24:]}"))
-        for name, scores in by_name.items():
-            print(scores.row(f"  {name}"))
-        middle, late = spent_ms[len(spent_ms) // 2], spent_ms[int(len(spent_ms) * 0.95)]
-        print(f"longest result {whole.mean('longest'):.0f}; p50 {middle:.1f} ms, p95 {late:.1f} ms")
-        if options.parts:
-            show_parts(options.data, state, embedder)
-    return 0
+    if options.data is None:
+        parser.error("DATA is missing: a folder with gold.jsonl and workspaces")
+    named = options.vectors or [*models_here(), *options.model]
+    low: list[str] = []
+    print(HEAD)
+    for one in named:
+        with tempfile.TemporaryDirectory() as folder:
+            embedder = embedder_of(one)
+            low += report(Path(options.data), Path(folder), one, embedder)
+            if options.parts:
+                show_parts(Path(options.data), Path(folder), embedder)
+    for told in low:
+        print(f"below what is wanted: {told}", file=sys.stderr)
+    return 1 if low else 0
+
+
+def report(data: Path, state: Path, named: str, embedder: Embedder | None) -> list[str]:
+    """Print the figures of one model; what is too low."""
+    label = "words alone" if named == "none" else Path(named).name
+    whole, by_name, spent_ms = measure(data, state, embedder, None)
+    print(whole.row(label))
+    for name, scores in by_name.items():
+        print(scores.row(f"  {name}"))
+    middle, late = spent_ms[len(spent_ms) // 2], spent_ms[int(len(spent_ms) * 0.95)]
+    longest = whole.mean("longest")
+    print(f"  longest result {longest:.0f}; p50 {middle:.1f} ms, p95 {late:.1f} ms", flush=True)
+    return [f"{label}: {name} {whole.mean(name):.3f}" for name in shortfall(whole)]
 
 
 def show_parts(data: Path, state: Path, embedder: Embedder | None) -> None:

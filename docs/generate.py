@@ -23,6 +23,7 @@ from homarus.config.channels import AccountSettings
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
+from homarus.memory.tools import Remembers, memory_tools
 from homarus.plugins import hooks as plugin_hooks
 from homarus.sessions.commands import COMMANDS
 from homarus.tools.tool import Tool
@@ -207,7 +208,12 @@ def all_tools() -> dict[str, Tool]:
         if module.name.endswith(".tools") or ".builtin." in module.name:
             values = vars(importlib.import_module(module.name)).values()
             found |= {each.name: each for each in values if isinstance(each, Tool)}
+    found |= {each.name: each for each in memory_tools(_no_memory)}
     return dict(sorted(found.items()))
+
+
+def _no_memory() -> Remembers:
+    raise LookupError("tools are described here, not used")
 
 
 def tools() -> str:

@@ -13,6 +13,7 @@ from homarus.agent.boot import boot
 from homarus.agent.cast import Cast
 from homarus.agent.commands.table import Commands, native_commands
 from homarus.agent.prompt.hearing import hear
+from homarus.agent.remembering import Remembering
 from homarus.agent.run import Outcome, Runner
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
@@ -72,20 +73,22 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
+        config, env = (lambda: self.loaded.config), (lambda: self.loaded.env)
+        self.memories = Remembering(config, paths, env, store=store, group=group, clock=clock)
         self._cast = Cast(
-            lambda: self.loaded.config, paths, reaches=lambda: not self.switchboard.is_empty
+            config, paths, reaches=lambda: not front.switchboard.is_empty, memory=self.memories.of
         )
         self.agent, self.tools = self._cast.agent, self._cast.tools
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channels: asyncio.Task[None] | None = None
         self.restart: Callable[[], None] | None = None  # set by what serves this program
         front = self.front = Front(
-            lambda: self.loaded.config,
+            config,
             store.journal,
             clock,
             group,
             state=paths.state,
-            env=lambda: self.loaded.env,
+            env=env,
             record=self.sessions.data,
             put=lambda key, row: self._reception.put(key, row),
             sent=self._sent,
@@ -183,6 +186,7 @@ class App:
         self._reception.close()
         if self._channels:
             self._channels.cancel()
+        self.memories.rest()
 
     def abort(
         self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
@@ -212,18 +216,16 @@ class App:
 
     def _words(self, key: str, inbound: Inbound) -> str:
         """A message as the model reads it: when it came, what to know first."""
-        text = hear(self.agent(agent_of(key)), key, inbound, self.sessions.last_ms(key))
+        agent, last_ms = self.agent(agent_of(key)), self.sessions.last_ms(key)
+        if last_ms is None:  # a conversation begins
+            self.memories.touch(agent)
+        text = hear(agent, key, inbound, last_ms)
         return text if inbound.address.channel == "cli" else self.notices.take_before(key, text)
 
     async def session(self, key: str) -> Session:
         """A session, whether it was used before or not."""
         agent = self.agent(agent_of(key))
         return await self.sessions.load(key, agent.id, cwd=str(agent.workspace))
-
-    async def set_model(self, key: str, ref: str) -> None:
-        """Use another model for one session from now on; an unknown one is an error."""
-        model = self.models.check(ref)
-        await (await self.session(key)).set_model(model.provider, model.id)
 
     async def reload(self, loaded: Loaded) -> None:
         """Go on with another config: runs that are live end by the old one, the next use this."""
@@ -233,12 +235,14 @@ class App:
         self.models = Models(loaded.config, loaded.env, self.paths, self.clock)
         self.loaded = loaded
         self._cast.dismiss()
+        await self.memories.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         set_up(loaded.config)
         await self.switchboard.reload()
 
     async def close(self) -> None:
-        """Hang up on every model."""
+        """Hang up on every model, and let go of memory."""
+        await self.memories.close()
         self._retired.append(self.models)
         await self._close_retired()
 

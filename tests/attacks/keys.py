@@ -12,10 +12,12 @@ from homarus.core.errors import HomarusError, UserError
 from homarus.core.message import ToolCall
 from homarus.core.principal import Principal
 from homarus.gateway.bounds import Bounds
+from homarus.memory.keeper import AgentMemory
+from homarus.memory.place import Place
+from homarus.memory.tools import memory_tools
 from homarus.policy.decide import Verdict
 from homarus.store.base import SessionRecord
 from homarus.store.sqlite import open_store
-from homarus.tools.builtin import files, search
 from homarus.tools.call import call
 from homarus.tools.registry import Registry
 from homarus.tools.tool import ToolContext
@@ -108,14 +110,29 @@ async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
 
 
 async def _ask_memory(a: dict[str, Any]) -> str:
-    """Through the tools as a model has them; a tool that is not there is denied too."""
+    """Through the tools as a model has them: the agent's own person finds it, a group does not."""
 
     async def allow(_call: ToolCall) -> Verdict:
         return Verdict("allow", "")
 
     key = keys.peer_key("main", "telegram", "group" if a["session"] == "group" else "direct", "1")
     with tempfile.TemporaryDirectory() as folder:
-        ctx = ToolContext(key, "main", Path(folder))
-        asked = ToolCall("1", "memory_search", {"query": "private"})
-        given = await call(Registry.from_modules(files, search), ctx, asked, allow)
-    return "" if given.is_error else "private memory was read"
+        root, state = Path(folder), Path(folder, "state")
+        (root / "MEMORY.md").write_text("- private: the door code is 4711\n")
+        memory = AgentMemory(Place("main", root, state / "m.sqlite", state, state, state))
+        tools = Registry(memory_tools(lambda: memory))
+        calls = {
+            "memory_search": {"query": "private door code"},
+            "memory_get": {"path": "MEMORY.md"},
+        }
+        told = dict[str, list[str]]()
+        try:
+            for of in (keys.main_key("main"), key):
+                ctx = ToolContext(of, "main", root)
+                asked = [ToolCall("1", name, args) for name, args in calls.items()]
+                told[of] = [(await call(tools, ctx, one, allow)).text for one in asked]
+        finally:
+            await memory.close()
+    if not all("4711" in text for text in told[keys.main_key("main")]):
+        return "memory was not read by who may"
+    return "private memory was read" if any("4711" in text for text in told[key]) else ""

@@ -1,4 +1,4 @@
-"""`path_traversal`: paths a model was talked into, through the file tools as a model calls them."""
+"""`path_traversal`: paths a model was talked into, through the tools as a model calls them."""
 
 import asyncio
 import os
@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from homarus.core.message import ToolCall, ToolReturn
+from homarus.memory.keeper import AgentMemory
+from homarus.memory.place import Place
+from homarus.memory.tools import memory_tools
 from homarus.policy.decide import Verdict
 from homarus.tools.builtin import files
 from homarus.tools.call import call
@@ -50,10 +53,25 @@ def _build(base: Path) -> Path:
         (root / name).symlink_to(target.format(out=outside))
     os.link(outside / "secret", root / "hard")
     os.mkfifo(root / "fifo")
+    _build_notes(root, outside)
     return base
 
 
+def _build_notes(root: Path, outside: Path) -> None:
+    """The same names once more where notes are, and those that look like notes."""
+    notes = root / "memory"
+    notes.mkdir()
+    (outside / "x.md").write_text(SECRET)
+    (root / "x.md").write_text(SECRET)
+    (notes / "notes.md").write_text("hello\n")
+    for folder in (root, notes):
+        (folder / "notes.txt").write_text(SECRET)
+        (folder / "link.md").symlink_to(outside / "x.md")
+
+
 def _judge(base: Path, case: Case) -> str:
+    if case["op"] == "memory_get":
+        return _judge_note(base, case)
     if case["op"] not in {"read", "write"}:
         raise NotRun(f"no tool does {case['op']}")
     if "race" in case:
@@ -73,15 +91,42 @@ def _judge(base: Path, case: Case) -> str:
     return ""
 
 
+def _judge_note(base: Path, case: Case) -> str:
+    """As it is, and where notes are."""
+    for path in (case["path"], f"memory/{case['path']}"):
+        given = [asyncio.run(_get(base, path)) for _ in range(2)]
+        if any(SECRET in each.text for each in given):
+            return f"the secret was read at {path!r}"
+        refused = [each.is_error for each in given]
+        if refused not in ([True, True], [False, False]):
+            return f"{path!r} is refused now and then"
+        if case["expected"] == "deny" and not refused[0]:
+            return f"{path!r} answered {given[0].text[:100]!r}"
+    given_own = asyncio.run(_get(base, "memory/notes.md"))
+    return "" if "hello" in given_own.text else "a note of its own was not read"
+
+
+async def _get(base: Path, path: str) -> ToolReturn:
+    root, state = base / "ws", base / "state"
+    memory = AgentMemory(Place("main", root, state / "m.sqlite", state, state, state))
+    ctx = ToolContext("agent:main:main", "main", root)
+    try:
+        asked = ToolCall("1", "memory_get", {"path": path})
+        return await call(Registry(memory_tools(lambda: memory)), ctx, asked, _allow)
+    finally:
+        await memory.close()
+
+
+async def _allow(_call: ToolCall) -> Verdict:
+    return Verdict("allow", "")
+
+
 def _files(base: Path) -> dict[Path, bytes]:
     return {p: p.read_bytes() for p in base.rglob("*") if p.is_file()}
 
 
 def _use(root: Path, op: str, path: str) -> ToolReturn:
-    async def allow(_call: ToolCall) -> Verdict:
-        return Verdict("allow", "")
-
     args = {"path": path} | ({"content": "pwned"} if op == "write" else {})
     ctx = ToolContext("agent:main:main", "main", root)
     tools = Registry.from_modules(files)
-    return asyncio.run(call(tools, ctx, ToolCall("1", op, args), allow))
+    return asyncio.run(call(tools, ctx, ToolCall("1", op, args), _allow))

@@ -29,6 +29,13 @@ def test_every_case_ends_as_it_should(name: str) -> None:
     assert [one for one in tried if one.problem or one.not_run] == []
 
 
+def test_every_name_of_a_note_ends_as_it_should() -> None:
+    cases = read_cases(DATA / "memory_get.json")["path_traversal"]
+    tried = try_all(cases, WORLDS["path_traversal"])
+    assert [one.id for one in tried] == ["PT-067", "PT-068", "PT-069", "PT-071", "PT-072"]
+    assert [one for one in tried if one.problem or one.not_run] == []
+
+
 def write(path: Path, **cases: object) -> str:
     path.write_text(json.dumps({"cases": cases}), encoding="utf-8")
     return str(path)

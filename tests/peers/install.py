@@ -147,7 +147,29 @@ def _wanted(lock: Path) -> str:
     return hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()
 
 
-def npm(lists: Path) -> Path:
+@dataclass(frozen=True, slots=True)
+class QmdProgram:
+    """The qmd program, and the folder of the Node that it runs on."""
+
+    command: Path
+    node: Path
+
+
+def qmd_program() -> QmdProgram:
+    """The program qmd, without what only its models need."""
+    name = NODE.get(platform.machine())
+    if name is None:
+        raise RuntimeError(f"npm has no Node for {platform.machine()}")
+    folder = npm(Path(__file__).parent / "qmd", "--omit=optional", "--omit=peer")
+    node = folder / "node" / "node_modules" / name.partition("@")[0] / "bin"
+    with alone(folder.name):
+        if not (node / "node").is_file():
+            (folder / "node").mkdir(exist_ok=True)
+            run("npm", "install", "--no-save", "--prefix", str(folder / "node"), name, *_QUIET)
+    return QmdProgram(folder / "node_modules" / ".bin" / "qmd", node)
+
+
+def npm(lists: Path, *flags: str) -> Path:
     """The folder of the packages that a lock file says: fetched once, and kept."""
     debian(npm="npm", node="nodejs")
     files = [lists / name for name in ("package.json", "package-lock.json")]
@@ -160,7 +182,7 @@ def npm(lists: Path) -> Path:
             folder.mkdir()
             for one in files:
                 shutil.copy(one, folder)
-            run("npm", "ci", *_QUIET, cwd=folder)
+            run("npm", "ci", *flags, *_QUIET, cwd=folder)
             stamp.write_text(wanted, encoding="utf-8")
     return folder
 

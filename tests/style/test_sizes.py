@@ -11,22 +11,22 @@ from tests.style.rules import ROOT, SRC
 
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
-# app.py grew by the channels of the config: what they are told, and what they tell.
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 330}
+# app.py grew by the channels of the config (what they are told, and what they tell), and by memory.
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 340}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
     "": 380,
     "agent": 9_400,
     "channels": 11_500,
-    "cli": 4_900,
+    "cli": 5_600,
     "gateway": 8_600,
-    "config": 3_800,
+    "config": 4_100,
     "core": 2_700,
-    "memory": 4_000,
+    "memory": 11_000,
     "net": 800,
     "plugins": 400,
-    "policy": 300,
+    "policy": 400,
     "providers": 10_500,
     "sessions": 4_500,
     "skills": 600,

@@ -1,7 +1,7 @@
 """The cast: every agent with its workspace in place and its tools at hand, made when asked for."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, make_agent, who_says
@@ -15,11 +15,18 @@ from homarus.tools.builtin import search as search_tools
 from homarus.tools.builtin.exec import Unboxed, exec_tool
 from homarus.tools.registry import Registry
 
+if TYPE_CHECKING:
+    from homarus.memory.tools import Remembers
+
 _UNBOXED: Final[dict[str, Unboxed]] = {"off": "all", "non-main": "main", "all": "none"}
 
 
 class Cast:
-    """The agents of a config. `reaches` says whether there are chats they could write to."""
+    """The agents of a config.
+
+    `reaches` says whether there are chats they could write to; `memory` is an agent's, where it
+    has one.
+    """
 
     def __init__(
         self,
@@ -27,8 +34,10 @@ class Cast:
         paths: Paths,
         *,
         reaches: Callable[[], bool] = lambda: False,
+        memory: "Callable[[str], Remembers] | None" = None,
     ) -> None:
         self._config, self._paths, self._reaches = config, paths, reaches
+        self._memory = memory
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, Registry] = {}
 
@@ -52,6 +61,10 @@ class Cast:
                 from homarus.tools.builtin.message import message_tool  # for who has chats
 
                 every.append(message_tool(self._config().tools.message))
+            if (memory := self._memory) and remembers(self._config(), agent_id):
+                from homarus.memory.tools import memory_tools  # for who has any
+
+                every += memory_tools(lambda: memory(agent.id))
             all_tools = Registry(every)
             self._tools[agent_id] = all_tools.where(
                 lambda tool: decide(tool.name, *agent.rules).action != "deny"
@@ -67,6 +80,12 @@ class Cast:
         """The config changed: everybody is made anew."""
         self._agents.clear()
         self._tools.clear()
+
+
+def remembers(config: Config, agent_id: str) -> bool:
+    """Whether an agent has a memory to search. The rest of its settings wait for their use."""
+    own, usual = entry_of(config, agent_id).memory_search, config.agents.defaults.memory_search
+    return own.get("enabled", usual.get("enabled", True)) is not False
 
 
 def unboxed(config: Config, agent_id: str) -> Unboxed:

@@ -12,7 +12,7 @@ from homarus.agent.context.compact import Compaction
 from homarus.agent.context.conversation import Conversation, Views
 from homarus.agent.context.render import turn_limit
 from homarus.agent.letters import Pack, Show, Telling
-from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of
+from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, with_memory
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place
@@ -430,10 +430,14 @@ class Runner:
         """What the config says of the chat these came from, else where the session was last."""
         config, group = self._config(), kind_of(session.key) == "group"
         if not asked or asked[0].address.channel not in config.channels:
-            return chat_of(config, last_chat(session.record.data), group=group)
+            here = last_chat(session.record.data)
+            chat = chat_of(config, here, group=group)
+            return with_memory(chat, config, session.key, here.channel, group=group)
         group = group or any(one.occasion.kind != "direct" for one in asked)
         senders, parent = [one.sender for one in asked], asked[0].occasion.parent
-        return chat_of(config, asked[0].address, senders, group=group, parent=parent)
+        here = asked[0].address
+        chat = chat_of(config, here, senders, group=group, parent=parent)
+        return with_memory(chat, config, session.key, here.channel, group=group)
 
     async def _talk(
         self,

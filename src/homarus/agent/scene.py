@@ -160,7 +160,9 @@ class Scene:
     async def _flush(self) -> None:
         """A turn that nobody sees and no transcript keeps; only what its tools do stays."""
         rules, talk = self.talk.agent.compaction, self.talk
-        asked = user(flush.prompt(rules, self.today()), at_ms=self.now_ms())
+        by_tool = any(spec.name == flush.TOOL for spec in talk.tools)
+        words = flush.prompt(rules, self.today(), by_tool=by_tool)
+        asked = user(words, at_ms=self.now_ms())
         unseen = replace(
             self._turn(),
             request=lambda messages: replace(

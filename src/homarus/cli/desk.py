@@ -142,7 +142,8 @@ class LocalDesk:
         return await self._app.status(self._key)
 
     async def set_model(self, ref: str) -> None:
-        await self._app.set_model(self._key, ref)
+        model = self._app.models.check(ref)
+        await (await self._app.session(self._key)).set_model(model.provider, model.id)
 
     def abort(self) -> bool:
         return bool(self._app.abort(self._key))

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import click
 
 from homarus.agent.workspace import SEEDED, advise
+from homarus.cli.memory_files import index_files
 from homarus.cli.reach import as_json_option
 from homarus.config.check import unbuilt
 from homarus.config.load import Examined, examine
@@ -52,7 +53,7 @@ def command(*, as_json: bool) -> None:
         findings += _agents(paths, examined.config)
         findings += _workspaces(paths, examined.config)
         findings.append(_model(paths, examined.config, examined.env))
-    findings += [_state(paths), _disk(paths), _git()]
+    findings += [_state(paths), *_memory(paths), _disk(paths), _git()]
     if as_json:
         rows = [asdict(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -155,6 +156,19 @@ def _state(paths: Paths) -> Finding:
     except HomarusError as exc:
         return Finding("state", "bad", exc.message, exc.fix)
     return Finding("state", "ok", f"{shown}, database sound")
+
+
+def _memory(paths: Paths) -> Iterator[Finding]:
+    """The indexes there are. One that is damaged is made anew by itself: it is only said."""
+    now_ms = SystemClock().now_ms()
+    for one in index_files(paths):
+        about = f"memory {one.agent}"
+        try:
+            check_database(paths.state / "memory" / f"{one.agent}.sqlite")
+        except HomarusError as exc:
+            yield Finding(about, "note", exc.message, f"homarus memory index --agent {one.agent}")
+            continue
+        yield Finding(about, "ok", f"index of {one.told(now_ms)}, sound")
 
 
 def _disk(paths: Paths) -> Finding:

@@ -15,7 +15,7 @@ import click
 from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.config.load import load
 from homarus.config.paths import Paths, shorten
-from homarus.core.errors import HomarusError, UnknownName
+from homarus.core.errors import HomarusError, MissingExtra, UnknownName
 
 if TYPE_CHECKING:
     from homarus.cli.settings import Changed
@@ -133,14 +133,20 @@ def refresh(provider: str, *, as_json: bool) -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--if-needed", is_flag=True, help="Only if it is to answer and is not there.")
+@click.option("--if-needed", is_flag=True, help="Only if it is to be used and is not there.")
 def pull(name: str, *, if_needed: bool) -> None:
-    """Fetch the weights of NAME; there is one, `demo`."""
+    """Fetch the weights of NAME: `demo` (it answers), or `minilm` (memory finds by meaning)."""
     from homarus.providers import demo
 
-    if name != demo.DEMO.name:
-        raise UnknownName("model to fetch", name, (demo.DEMO.name,))
-    paths = Paths.find(os.environ)
+    known = {demo.DEMO.name: _pull_demo, "minilm": _pull_minilm}
+    if name not in known:
+        raise UnknownName("model to fetch", name, tuple(known))
+    known[name](Paths.find(os.environ), if_needed)
+
+
+def _pull_demo(paths: Paths, if_needed: bool) -> None:
+    from homarus.providers import demo
+
     if if_needed:
         if demo.find(paths.models_cache):
             return
@@ -157,6 +163,23 @@ def pull(name: str, *, if_needed: bool) -> None:
         click.echo(f"The demo model is there already: {shown}")
     if importlib.util.find_spec("xllamacpp") is None:
         click.echo("It runs once xllamacpp is there: pip install 'homarus[local]'", err=True)
+
+
+def _pull_minilm(paths: Paths, if_needed: bool) -> None:
+    from homarus.memory.embed import minilm
+    from homarus.memory.embed.onnx import check_extra
+
+    if if_needed and minilm.find(paths.models_cache):
+        return
+    shown = shorten(minilm.folder_in(paths.models_cache), paths.home)
+    if minilm.pull(paths.models_cache, _progress("Fetching the sentence model")):
+        click.echo(f"The sentence model is in {shown}\nLicence: {minilm.LICENCE}.")
+    else:
+        click.echo(f"The sentence model is there already: {shown}")
+    try:
+        check_extra()
+    except MissingExtra as exc:
+        click.echo(f"Memory uses it once its packages are there: {exc.fix}", err=True)
 
 
 async def _refresh(provider: str) -> int:

@@ -7,6 +7,7 @@ import time
 
 import click
 
+from homarus.cli.memory_files import index_files
 from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.cli.sessions import age, read_records
 from homarus.config.paths import Paths, shorten
@@ -21,8 +22,13 @@ def command(reach: Reach, *, as_json: bool) -> None:
     """Say what runs and which conversations there are."""
     paths = Paths.find(os.environ)
     told = asyncio.run(_from_gateway(reach) if is_running(reach) else _from_files(paths))
+    indexes = [] if reach.url else list(index_files(paths))
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        memory = [
+            {"agentId": one.agent, "bytes": one.size_bytes, "writtenAtMs": one.written_ms}
+            for one in indexes
+        ]
+        click.echo(json.dumps({**told, "memory": memory}, ensure_ascii=False))
         return
     gateway, sessions = told["gateway"], told["sessions"]
     state = shorten(paths.state, paths.home)
@@ -32,8 +38,10 @@ def command(reach: Reach, *, as_json: bool) -> None:
         click.echo(f"config    changed, wrong, not in use: {gateway['configProblem']}")
     for line in told.get("channelSummary", ()):
         click.echo(f"channel   {reveal(str(line))}")
-    click.echo(f"sessions  {sessions['count']}")
     now_ms = time.time_ns() // 1_000_000
+    for one in indexes:
+        click.echo(f"memory    {one.agent}: index of {one.told(now_ms)}")
+    click.echo(f"sessions  {sessions['count']}")
     for row in sessions["recent"]:
         click.echo(f"  {age(now_ms - int(row['updatedAt'])):>5}  {row['key']}")
 

@@ -361,3 +361,17 @@ def request_key(key: str | None) -> str | None:
         return None
     parsed = parse_agent_key(text)
     return parsed.rest if parsed else text
+
+
+def channel_in(key: str) -> str:
+    """The channel that a key names; "" when it names none."""
+    parsed = parse_agent_key(key)
+    parts = (parsed.rest if parsed else key).lower().split(":")
+    known = len(parts) > 2 and {"direct", "dm", "group", "channel"} & {*parts[1:3]}
+    return parts[0] if known else ""
+
+
+def chat_type_in(key: str) -> PeerKind:
+    """The kind of chat that a key names; one that names none is between two."""
+    marks = {*key.lower().split(":")}
+    return "group" if "group" in marks else "channel" if "channel" in marks else "direct"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
+from homarus.core.wrapping import strip
 from homarus.gateway.params import MAX_INT
-from homarus.sessions.envelope import strip
 from homarus.sessions.transcript import Tree
 from homarus.store.base import Entry, Store
 

@@ -24,6 +24,7 @@ from homarus.tools.tool import Mail
 
 if TYPE_CHECKING:
     from homarus.channels.switchboard import LineStatus
+    from homarus.memory.keeper import AgentMemory
 
 
 class Switchboard(Protocol):
@@ -43,6 +44,14 @@ class Switchboard(Protocol):
 
     def listener(self, path: str) -> Listens | None:
         """The account that services call under this path."""
+        ...
+
+
+class Remembers(Protocol):
+    """What agents remember."""
+
+    def of(self, agent: str) -> "AgentMemory":
+        """An agent's; UnknownName when there is no such agent. Loaded when it is asked for."""
         ...
 
 
@@ -66,6 +75,9 @@ class Host(Protocol):
 
     @property
     def mail(self) -> Mail: ...
+
+    @property
+    def memories(self) -> Remembers: ...
 
     def agent(self, agent_id: str) -> Agent:
         """An agent with its workspace in place; UnknownName when there is none."""

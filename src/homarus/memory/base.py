@@ -1,12 +1,12 @@
 """The seam of memory: what is asked of it, what it answers, and what a backend does.
 
-A backend blocks and is used by one thread at a time; `keeper` gives it one, and gives everybody
-else something to await.
+A backend blocks. One thread may sync while another searches; `keeper` has both, and gives
+everybody else something to await.
 """
 
 from collections.abc import Callable
 from datetime import date
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.value import dataclass
 from homarus.memory.index import Report
@@ -25,7 +25,10 @@ def unseen(_done: int, _all: int, _what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """How a question is asked. `now` is today, for `last week`; None leaves it to the backend."""
+    """How a question is asked. `now` is today, for `last week`; None leaves it to the backend.
+
+    `min_score` is a chance from 0 to 1. After `timeout_ms` an answer by words is given, or none.
+    """
 
     mode: Mode = "lines"
     max_results: int = MAX_RESULTS
@@ -34,6 +37,7 @@ class Ask:
     min_score: float | None = None
     view: View = EVERYTHING
     now: date | None = None
+    timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Status:
     fallback: Fallback | None = None
     problem: str = ""
     notes: tuple[str, ...] = ()
+    why: str = ""  # this provider, and no other
 
 
 class Backend(Protocol):
@@ -96,6 +101,15 @@ class Backend(Protocol):
     def status(self) -> Status: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Stops(Protocol):
+    """A backend whose work can be cut short from another thread."""
+
+    def stop(self) -> None:
+        """Begin nothing more, and end soon what runs; `close` follows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

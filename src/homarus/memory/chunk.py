@@ -69,6 +69,23 @@ def cut_chunks(
     return chunks
 
 
+def whole_lines(chunk: Chunk) -> Chunk | None:
+    """The same chunk with one line of text for each of its lines, as they can be cited.
+
+    The parts of a line longer than a chunk stand on lines of their own in it. They are as long as
+    a chunk; None where a whole line is just as long, and nobody can tell which is which.
+    """
+    parts = chunk.text.split("\n")
+    joins = len(parts) - (chunk.end_line - chunk.start_line + 1)
+    if not joins:
+        return chunk
+    most = CHUNK_TOKENS * _CHARS_PER_TOKEN
+    if joins != sum(len(part) == most for part in parts[:-1]):
+        return None
+    text = "".join(part if len(part) == most else f"{part}\n" for part in parts)
+    return Chunk(chunk.start_line, chunk.end_line, text.removesuffix("\n"))
+
+
 def _segments(line: str, most: int) -> list[str]:
     if len(line) <= most:
         return [line]
@@ -111,14 +128,15 @@ def speaker_of(line: str) -> str:
 
 def _pieces(line: str, most: int) -> Iterator[tuple[int, str]]:
     """Parts no longer than `most`, cut after a sentence where there is one."""
-    start = 0
+    start, last = 0, len(line.rstrip())
     while len(line) - start > most:
         cuts = [found.end() for found in _BREAK.finditer(line, start + most // 2, start + most)]
         space = line.rfind(" ", start + most // 2, start + most) + 1
         end = cuts[-1] if cuts else space or start + most
-        end = end if line[end:].strip() else len(line)
         if line[start:end].strip():
             yield start, line[start:end]
+        if end >= last:
+            return
         start = end
     if line[start:].strip():
         yield start, line[start:]

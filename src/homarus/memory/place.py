@@ -9,6 +9,8 @@ from homarus.config.paths import Paths, expand
 from homarus.config.resolve import agent_settings
 from homarus.config.schema import Config
 from homarus.core.value import dataclass
+from homarus.memory.embed.keys import read_accesses
+from homarus.memory.embed.link import Accesses, no_access
 
 _AGENT = "{agentId}"
 
@@ -26,6 +28,7 @@ class Place:
     search: MemorySearch = MemorySearch()
     settings: MemorySettings = MemorySettings()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    access: Accesses = field(default=no_access, repr=False)
     timezone: str = ""
 
     @property
@@ -56,5 +59,6 @@ def find_place(config: Config, paths: Paths, env: Mapping[str, str], agent: str)
         search=search,
         settings=memory_settings(config),
         env=env,
+        access=read_accesses(config, paths, env, own.id),
         timezone=own.timezone,
     )

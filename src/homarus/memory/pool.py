@@ -8,27 +8,41 @@ import heapq
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import takewhile
 from typing import Any, Final
 
 import apsw
 
+from homarus.core.errors import Corrupt
 from homarus.core.value import dataclass
-from homarus.memory.embed.base import Model
+from homarus.memory.kin import kin_of
 from homarus.memory.question import Question, speakers_by_word
 from homarus.memory.search import REACH, Found, Line, Pool, Term
-from homarus.memory.vectors import Vectors
+from homarus.memory.vectors import Seen, Vectors
 from homarus.memory.view import EVERYTHING, View
+from homarus.memory.words import content_stems
 from homarus.store.query import select
 
-MOST_LINES: Final = 600
+MOST_LINES: Final = 500
 MOST_BESIDE_VECTORS: Final = 350
 WHOLE_UP_TO: Final = 1_000  # lines; a small index is ranked whole
 _COMMON: Final = 20_000  # lines; a word in more of them says little, and costs much
 _ENOUGH = 4_000  # lines that have a word
 _SEEDS = 250
 _LINES_PER_PLACE = 15
+_COMMON_KIN = 6_000  # lines; a family of words in more of them says nothing
+_KIN_SHARE = 0.3
+_AKIN_CHARS: Final = 4
+_AKIN_SHARE: Final = 0.7
+_VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab(main, postings, row)"
+_ALIKE = "SELECT term FROM temp.words WHERE term >= ? AND term < ? LIMIT 64"
+_HAVING = "SELECT rowid FROM postings WHERE postings MATCH ? LIMIT ?"
+_MOST_PHRASED = 200
+_PHRASED = (
+    "SELECT id FROM lines WHERE id IN (SELECT value FROM json_each(?)) AND text LIKE ? LIMIT 200"
+)
 _BLOCK_BITS = 3
 _BLOCK_SHARE = 0.6
 _BEFORE, _AFTER = 1, 2
@@ -38,7 +52,11 @@ _DAY_AT_LEAST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of a whole generation for one view, read once."""
+    """What is known of a whole generation for one view, read once.
+
+    `seen` are the rows of `vectors` that may be seen, `mask` the lines, a bit each; None when all
+    of them may.
+    """
 
     generation: int
     lines: int
@@ -46,11 +64,13 @@ class Snapshot:
     notes: Mapping[int, Found]
     speakers: Mapping[str, frozenset[str]]
     years: frozenset[int]
-    vectors: Vectors | None
+    vectors: Vectors | None = None
+    seen: Seen | None = None
+    mask: bytearray | None = None
 
 
 def read_snapshot(
-    db: apsw.Connection, generation: int, view: View = EVERYTHING, model: Model | None = None
+    db: apsw.Connection, generation: int, view: View = EVERYTHING, vectors: Vectors | None = None
 ) -> Snapshot:
     """Read what every search of a generation needs."""
     where, values = view.condition()
@@ -63,16 +83,42 @@ def read_snapshot(
         notes[note] = Found(path, source, when, first, last)
         if speakers != "{}":
             spoken.update(json.loads(speakers))
-    vectors = Vectors.read(db, model.dims) if model else None
+    spans = [(found.first, found.last) for found in notes.values()]
     return Snapshot(
         generation,
-        sum(found.last - found.first + 1 for found in notes.values()),
-        max((found.last for found in notes.values()), default=0),
+        sum(last - first + 1 for first, last in spans),
+        max((last for _, last in spans), default=0),
         notes,
         speakers_by_word(spoken),
         frozenset(found.day.year for found in notes.values() if found.day),
-        vectors if vectors is not None and len(vectors) else None,
+        vectors,
+        vectors.within(spans) if vectors is not None and where else None,
+        _mask(spans) if where else None,
     )
+
+
+def _mask(spans: Sequence[tuple[int, int]]) -> bytearray:
+    last = max((last for _, last in spans), default=0)
+    return _bits((at for first, end in spans for at in range(first, end + 1)), last)
+
+
+@dataclass(slots=True)
+class _Promise:
+    """What speaks for a line, and for the eight lines of its block."""
+
+    own: dict[int, float]
+    blocks: dict[int, float]
+
+    def add(self, ids: Sequence[int], idf: float) -> None:
+        own, blocks = self.own, self.blocks
+        if len(own) < _ENOUGH:
+            for at in ids:
+                own[at] = own.get(at, 0.0) + idf
+            for block in {at >> _BLOCK_BITS for at in ids}:
+                blocks[block] = blocks.get(block, 0.0) + idf
+        else:  # a common word alone brings nobody in; it only raises those who are
+            for at in own.keys() & ids:
+                own[at] += idf
 
 
 def gather(
@@ -83,59 +129,106 @@ def gather(
     view: View = EVERYTHING,
 ) -> Pool:
     """The lines worth ranking. `asked` is the question as a vector."""
-    reader = _Postings(db, view)
-    found = [(stem, reader.lines_with(stem)) for stem in question.terms]
-    common = [one for one in found if one[1] and len(one[1]) <= _COMMON]
-    terms: list[Term] = []
-    own: dict[int, float] = {}
-    blocks: dict[int, float] = {}
-    rarest_first = sorted(common or [one for one in found if one[1]], key=lambda one: len(one[1]))
-    for stem, ids in rarest_first:
-        idf = _rarity(snapshot.lines, len(ids))
-        terms.append(Term(stem, idf, _bits(ids, snapshot.last), 0))
-        if len(own) < _ENOUGH:
-            for at in ids:
-                own[at] = own.get(at, 0.0) + idf
-            for block in {at >> _BLOCK_BITS for at in ids}:
-                blocks[block] = blocks.get(block, 0.0) + idf
-        else:  # a common word alone brings nobody in; it only raises those who are
-            for at in own.keys() & ids:
-                own[at] += idf
+    reader = _Postings(db, view, snapshot.mask)
+    found = {stem: reader.lines_with((stem,)) for stem in question.terms}
+    promise = _Promise({}, {})
+    terms = list(_terms(reader, snapshot, found, promise))
     if snapshot.lines <= WHOLE_UP_TO:
         wanted = _all(snapshot)
     else:
         most = MOST_LINES if asked is None else MOST_BESIDE_VECTORS
-        wanted = _promising(own, blocks, most) | _on_days(snapshot, question)
-    vectors = snapshot.vectors
+        wanted = _promising(promise, most) | _on_days(snapshot, question)
+        wanted |= _with_phrases(db, question, found)
+    vectors = snapshot.vectors if asked is not None else None
     if vectors is not None and asked is not None:
-        wanted.update(vectors.nearest(asked))
-    lines = _lines(db, wanted, snapshot.notes)
-    near: set[int] = set()
+        wanted.update(vectors.nearest(asked, within=snapshot.seen))
+    lines = _lines(db, wanted, view)
+    cosines: Mapping[int, float] = {}
     if vectors is not None and asked is not None:
         near = {other for at in lines for other in range(at - 3, at + 4)}
-    cosines = vectors.cosines(asked, near) if near and vectors and asked is not None else {}
+        cosines = vectors.cosines(asked, near)
     sections = _sections(db, {line.section for line in lines.values()})
     return Pool(terms, lines, snapshot.notes, sections, cosines)
 
 
+def _terms(
+    reader: "_Postings",
+    snapshot: Snapshot,
+    found: Mapping[str, Sequence[int]],
+    promise: _Promise,
+) -> Iterator[Term]:
+    """The words of a question, the rarest first, and what goes with each of them."""
+    rare = {stem: ids for stem, ids in found.items() if len(ids) <= _COMMON}
+    if not any(rare.values()):
+        rare = dict(found)
+    for stem, ids in sorted(rare.items(), key=lambda one: len(one[1])):
+        idf = _rarity(snapshot.lines, len(ids))
+        kin = reader.lines_with({*kin_of(stem), *reader.akin(stem)}, _COMMON_KIN)
+        if len(kin) > _COMMON_KIN:
+            kin = []
+        if not ids and not kin:
+            continue
+        promise.add(ids, idf)
+        others = sorted({*kin}.difference(ids))
+        if not others:
+            yield Term(stem, idf, _bits(ids, snapshot.last), 0, ids=ids)
+            continue
+        kin_idf = min(idf, _rarity(snapshot.lines, len(others)))
+        promise.add(others, _KIN_SHARE * kin_idf)
+        bits, beside = _bits(ids, snapshot.last), _bits(others, snapshot.last)
+        yield Term(stem, idf, bits, 0, kin_idf, beside, ids, others)
+
+
 class _Postings:
-    """Lines that have a word, of those that may be seen."""
+    """Lines that have a word, of those that may be seen.
 
-    def __init__(self, db: apsw.Connection, view: View) -> None:
+    Which those are is known from SQL (`mask`); the lines themselves are read with the view again.
+    """
+
+    def __init__(self, db: apsw.Connection, view: View, mask: bytearray | None) -> None:
         where, self._values = view.condition()
-        joined = (
-            " JOIN lines ON lines.id = postings.rowid JOIN notes ON notes.note = lines.note"
-            f" WHERE {where} AND "
+        self._db, self._mask = db, mask
+        self._seen = (
+            "SELECT postings.rowid FROM postings JOIN lines ON lines.id = postings.rowid"  # noqa: S608 - columns of ours
+            f" JOIN notes ON notes.note = lines.note WHERE {where or 'TRUE'}"
+            " AND postings MATCH ? LIMIT ?"
         )
-        self._sql = (
-            f"SELECT postings.rowid FROM postings{joined if where else ' WHERE '}"  # noqa: S608 - columns of ours
-            f"postings MATCH ? LIMIT {_COMMON + 1}"
-        )
-        self._db = db
+        db.execute(_VOCABULARY)
 
-    def lines_with(self, stem: str) -> list[int]:
-        quoted = '"' + stem.replace('"', '""') + '"'
-        return [at for (at,) in self._db.execute(self._sql, (*self._values, quoted))]
+    def lines_with(self, stems: Collection[str], most: int = _COMMON) -> list[int]:
+        """Lines that have any of the words; one more than `most` says that there are others."""
+        if not stems:
+            return []
+        quoted = " OR ".join('"' + stem.replace('"', '""') + '"' for stem in stems)
+        ids = [at for (at,) in self._db.execute(_HAVING, (quoted, most + 1))]
+        mask = self._mask
+        if mask is None:
+            return ids
+        if len(ids) > most:  # too many, but how many of them may be seen?
+            rows = self._db.execute(self._seen, (*self._values, quoted, most + 1))
+            return [at for (at,) in rows]
+        last = len(mask)
+        return [at for at in ids if at >> 3 < last and mask[at >> 3] >> (at & 7) & 1]
+
+    def akin(self, stem: str) -> list[str]:
+        """Other words of the notes that begin alike: `photo` and `photograph`."""
+        if len(stem) < _AKIN_CHARS or not stem.isalpha():
+            return []
+        first = stem[: max(min(len(stem), 5), math.ceil(_AKIN_SHARE * len(stem)))]
+        rows = self._db.execute(_ALIKE, (first, f"{first}\U0010ffff"))
+        longer = [str(word) for (word,) in rows if is_akin(stem, str(word))]
+        shorter = [stem[:cut] for cut in range(max(_AKIN_CHARS, len(stem) - 4), len(stem))]
+        return [*longer, *shorter]
+
+
+def is_akin(one: str, other: str) -> bool:
+    """Whether two stems begin so much alike that they are of one word."""
+    short, long = sorted((len(one), len(other)))
+    pairs = zip(one, other, strict=False)
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if one == other or alike < _AKIN_CHARS:
+        return False
+    return (alike == short and long - short <= 4) or (alike >= 5 and alike >= _AKIN_SHARE * long)
 
 
 def _rarity(lines: int, having: int) -> float:
@@ -144,13 +237,17 @@ def _rarity(lines: int, having: int) -> float:
 
 def _bits(ids: Iterable[int], last: int) -> bytearray:
     bits = bytearray((last + REACH >> 3) + 4)
-    for at in ids:
-        bits[at >> 3] |= 1 << (at & 7)
+    try:
+        for at in ids:
+            bits[at >> 3] |= 1 << (at & 7)
+    except IndexError:
+        raise Corrupt("its words name lines that are not there") from None
     return bits
 
 
-def _promising(own: Mapping[int, float], blocks: Mapping[int, float], most: int) -> set[int]:
+def _promising(promise: _Promise, most: int) -> set[int]:
     """Lines with rare words, lines beside them, and places where many words meet."""
+    own, blocks = promise.own, promise.blocks
     worth = {at: idf + _BLOCK_SHARE * blocks[at >> _BLOCK_BITS] for at, idf in own.items()}
     best = heapq.nlargest(_SEEDS, worth, key=worth.__getitem__)
     places = heapq.nlargest(most // _LINES_PER_PLACE, blocks, key=blocks.__getitem__)
@@ -182,11 +279,35 @@ def _on_days(snapshot: Snapshot, question: Question) -> set[int]:
     return wanted
 
 
-def _lines(
-    db: apsw.Connection, wanted: Iterable[int], notes: Mapping[int, Found]
-) -> dict[int, Line]:
-    rows = _by_id(db, "SELECT id, note, line, start, speaker, flags, section, text", wanted)
-    return {row[0]: Line(*row) for row in rows if row[1] in notes}
+def _with_phrases(
+    db: apsw.Connection, question: Question, found: Mapping[str, Sequence[int]]
+) -> set[int]:
+    """Lines that have what stands in quotation marks, or at least every word of it."""
+    wanted: set[int] = set()
+    for phrase in question.phrases:
+        lists = [{*found[stem]} for stem in content_stems(phrase) if stem in found]
+        if not lists:
+            continue
+        together = sorted(set.intersection(*lists))
+        wanted.update(together[:_MOST_PHRASED])
+        if len(together) > _MOST_PHRASED:
+            rows = select(db, _PHRASED, (json.dumps(together), f"%{'%'.join(phrase.split())}%"))
+            wanted.update(at for (at,) in rows)
+    return wanted
+
+
+def _lines(db: apsw.Connection, wanted: Iterable[int], view: View) -> dict[int, Line]:
+    """The lines themselves: of these, and of these alone, is anything shown."""
+    where, values = view.condition()
+    columns = "id, note, line, start, speaker, flags, section, text"
+    ids = json.dumps(sorted(wanted))
+    rows = select(
+        db,
+        f"SELECT {columns} FROM lines JOIN notes USING (note)"  # noqa: S608 - columns of ours
+        f" WHERE id IN (SELECT value FROM json_each(?)) AND {where or 'TRUE'}",
+        (ids, *values),
+    )
+    return {row[0]: Line(*row) for row in rows}
 
 
 def _sections(db: apsw.Connection, wanted: set[int]) -> dict[int, int]:

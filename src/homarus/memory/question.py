@@ -1,8 +1,9 @@
 """A question as the ranking sees it: stems that matter, people it names, times it speaks of."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from itertools import pairwise
 from typing import Final
 
 from homarus.core.value import dataclass
@@ -15,12 +16,21 @@ _WORD = re.compile(r"[^\W_][\w'’-]*")
 _ASKS_WHEN = re.compile(
     r"\b(?:when|how long|what (?:day|date|month|year|time)|wann|cuándo|quand)\b"
 )
+_ASKS_RECENT = re.compile(
+    r"\b(?:latest|newest|most recent(?:ly)?|last time|recently|lately|current(?:ly)?|right now"
+    r"|these days|nowadays|at the moment|zuletzt|neueste[nrs]?|derzeit|aktuell)\b"
+)
+_QUOTED = re.compile(r'"([^"\n]+)"|“([^”\n]+)”|„([^“”\n]+)[“”]|«([^»\n]+)»|「([^」\n]+)」')
 _MOST_TERMS = 24
+_MOST_PHRASES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`speakers` are who it names of those who speak in the notes, the first named first."""
+    """`speakers` are who it names of those who speak in the notes, the first named first.
+
+    `phrases` stand in quotation marks, `pairs` are words that stand side by side; both folded.
+    """
 
     text: str
     terms: tuple[str, ...]
@@ -28,6 +38,14 @@ class Question:
     names: tuple[str, ...]
     moments: Moments
     asks_when: bool
+    asks_recent: bool = False
+    phrases: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+
+
+def fold(text: str) -> str:
+    """A text as phrases are compared: no case, one space between words."""
+    return " ".join(text.casefold().split())
 
 
 def read_question(
@@ -51,7 +69,23 @@ def read_question(
         tuple(names),
         moments,
         bool(_ASKS_WHEN.search(text.lower())),
+        bool(_ASKS_RECENT.search(text.lower())),
+        _phrases(text),
+        tuple(_pairs(words, {*names} | STOP_WORDS)),
     )
+
+
+def _phrases(text: str) -> tuple[str, ...]:
+    """What stands in quotation marks, where there is a word in it."""
+    found = (fold(next(filter(None, one.groups()))) for one in _QUOTED.finditer(text))
+    return tuple(dict.fromkeys(one for one in found if _WORD.search(one)))[:_MOST_PHRASES]
+
+
+def _pairs(words: list[str], silent: set[str]) -> Iterator[str]:
+    """Two words in a row that both say something."""
+    for one, other in pairwise(words):
+        if one not in silent and other not in silent:
+            yield f"{one} {other}"
 
 
 def speakers_by_word(spoken: Mapping[str, int]) -> dict[str, frozenset[str]]:

@@ -1,20 +1,51 @@
 """Results as they are shown: exact lines of a file, no more of them than there is room for."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
 
 from homarus.core.value import dataclass
+from homarus.memory import compatible
 from homarus.memory.chunk import Chunk
+from homarus.memory.compatible import Hit
 from homarus.memory.search import Found, Line, Ranked
 
 MAX_RESULTS: Final = 6
 MAX_LINE_CHARS: Final = 1_400  # of a result in the mode of lines
 MAX_PASSAGE_CHARS: Final = 1_400  # six of them are 8,400
+MOST_CHARS: Final = 1_500  # of a result, whatever is asked for
 _MERGE_BACK = 2  # a line joins its neighbour when that is one of the last so many results
 _AGAIN = 0.7  # what a second passage of one note is worth less, as a log-odds
 _LEAST = 1e-9
+_MOST_PLACES = 40  # of one word in one line
+_LEAST_CHARS = 80  # of a last result that is cut for want of room
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many results there may be, how long, and how good at least."""
+
+    max_results: int = MAX_RESULTS
+    max_chars: int = MAX_LINE_CHARS
+    budget_chars: int | None = None
+    min_score: float | None = None
+
+    @property
+    def chars(self) -> int:
+        return max(1, min(self.max_chars, MOST_CHARS))
+
+    @property
+    def budget(self) -> float:
+        return math.inf if self.budget_chars is None else self.budget_chars
+
+    def takes(self, score: float) -> bool:
+        return self.min_score is None or score >= self.min_score
+
+
+Scale: TypeAlias = Callable[[float], float]  # a log-odds as a score from 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +65,27 @@ class Result:
         return f"{self.path}#L{self.start_line}{last}"
 
 
+def centre(text: str, words: Collection[str], most: int) -> str:
+    """As much of a text as there is room for, around the words that were looked for."""
+    if len(text) <= most:
+        return text
+    low = text.lower() if len(text.lower()) == len(text) else text
+    found = [(one.start(), word) for word in words for one in _places(word, low)]
+    best, span = 0, (0, 0)
+    for start, _ in sorted(found):
+        inside = [(at, word) for at, word in found if start <= at <= start + most - len(word)]
+        if len({word for _, word in inside}) > best:
+            best = len({word for _, word in inside})
+            span = (start, max(at + len(word) for at, word in inside))
+    first = (span[0] + span[1] - most) // 2 if best else 0
+    first = max(0, min(first, len(text) - most))
+    return text[first : first + most]
+
+
+def _places(word: str, low: str) -> Iterator[re.Match[str]]:
+    return islice(re.finditer(re.escape(word), low), _MOST_PLACES) if word else iter(())
+
+
 @dataclass(slots=True)
 class _Run:
     """Neighbouring lines, on their way to be one result."""
@@ -41,10 +93,11 @@ class _Run:
     lines: list[Line]
     score: float
     chars: int
+    cut: str = ""
 
-    def takes(self, line: Line, most: int) -> bool:
+    def takes(self, line: Line, most: float) -> bool:
         """Put the line at one end, if it is the next one there and there is room."""
-        if self.chars + 1 + len(line.text) > most:
+        if self.cut or self.chars + 1 + len(line.text) > most:
             return False
         if _follows(self.lines[-1], line):
             self.lines.append(line)
@@ -67,29 +120,34 @@ def _follows(one: Line, other: Line) -> bool:
 def show_lines(
     ranked: Sequence[Ranked],
     notes: Mapping[int, Found],
-    *,
-    max_results: int = MAX_RESULTS,
-    max_chars: int = MAX_LINE_CHARS,
-    budget_chars: int | None = None,
+    room: Room,
+    scale: Scale,
+    words: Collection[str] = (),
 ) -> list[Result]:
     """The best lines, neighbours joined, until there are enough of them."""
     runs: list[_Run] = []
-    left = math.inf if budget_chars is None else budget_chars
+    left = room.budget
     for one in ranked:
-        if left <= 0:
+        line, chars = one.line, len(one.line.text)
+        if left <= 0 or not room.takes(scale(one.score)):
             break
-        if any(run.takes(one.line, max_chars) for run in runs[-_MERGE_BACK:]):
-            left -= 1 + len(one.line.text)
+        joins = 1 + chars <= left
+        if joins and any(run.takes(line, room.chars) for run in runs[-_MERGE_BACK:]):
+            left -= 1 + chars
             continue
-        if len(runs) == max_results:
+        if len(runs) == room.max_results:
             break
-        runs.append(_Run([one.line], one.score, len(one.line.text)))
-        left -= len(one.line.text)
+        most = int(min(room.chars, left))
+        if chars > most and runs and most < min(_LEAST_CHARS, room.chars):
+            break
+        shown = centre(line.text, words, most)
+        runs.append(_Run([line], scale(one.score), len(shown), shown if chars > most else ""))
+        left -= len(shown)
     return [_result(run, notes[run.lines[0].note]) for run in runs]
 
 
 def _result(run: _Run, found: Found) -> Result:
-    parts = [run.lines[0].text]
+    parts = [run.cut or run.lines[0].text]
     for before, line in zip(run.lines, run.lines[1:], strict=False):
         parts.append(line.text if line.line == before.line else f"\n{line.text}")
     first, last = run.lines[0].line, run.lines[-1].line
@@ -106,24 +164,21 @@ class Passage:
     best: str = ""
 
 
-def show_passages(
-    passages: Iterable[Passage],
-    *,
-    max_results: int = MAX_RESULTS,
-    max_chars: int = MAX_PASSAGE_CHARS,
-    budget_chars: int | None = None,
-) -> list[Result]:
+def show_passages(passages: Iterable[Passage], room: Room, scale: Scale) -> list[Result]:
     """The best passages; what one has shown, and its note, count less for the next."""
     waiting = list(passages)
     shown: set[tuple[str, int]] = set()
     seen: Counter[str] = Counter()
     results: list[Result] = []
-    left = math.inf if budget_chars is None else budget_chars
-    while waiting and len(results) < max_results and left > 0:
+    left = room.budget
+    while waiting and len(results) < room.max_results and left > 0:
         scores = [_value(one, shown) - _AGAIN * seen[one.found.path] for one in waiting]
         best = max(range(len(waiting)), key=scores.__getitem__)
         passage = waiting.pop(best)
-        result = _cut(passage, scores[best], max_chars)
+        score, most = scale(scores[best]), int(min(room.chars, left))
+        if not room.takes(score) or (results and most < min(_LEAST_CHARS, room.chars)):
+            break
+        result = _cut(passage, score, most)
         results.append(result)
         left -= len(result.snippet)
         seen[result.path] += 1
@@ -167,3 +222,24 @@ def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[in
         if total > best + _LEAST or (total > best - _LEAST and last - first > span[1] - span[0]):
             best, span = total, (first, last)
     return span
+
+
+def spread(found: Sequence[Result], balance: float) -> list[Result]:
+    """The same results in an order that repeats itself less."""
+    hits = [
+        Hit(str(at), one.path, one.start_line, one.end_line, one.snippet, score=one.score)
+        for at, one in enumerate(found)
+    ]
+    return [found[int(hit.id)] for hit in compatible.spread(hits, balance)]
+
+
+def keep(found: Iterable[Result], room: Room) -> list[Result]:
+    """As many whole results as there is room for."""
+    kept: list[Result] = []
+    left = room.budget
+    for one in found:
+        if len(kept) == room.max_results or len(one.snippet) > left:
+            break
+        kept.append(one)
+        left -= len(one.snippet)
+    return kept

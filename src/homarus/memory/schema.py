@@ -2,55 +2,113 @@
 
 Everything here is derived from files and can be made anew. `lines.id` runs through a note without
 a gap, and a gap wider than any window lies between two notes.
+
+Two things can change. *What is in the tables*: raise `VERSION`, and the next sync makes a new
+generation of all of it, with the vectors it has. *The tables*: they are one set, as written in
+`TABLES`; a database with some of them missing or otherwise is not ours and is made anew. A later
+part that keeps something else here (facts, links between entities) gets a set of its own, made
+where it is missing and never cleared by a sync: databases of today stay as they are. The original
+finds its tables with its columns, sees another model in `meta`, and makes its own index.
 """
 
 from typing import Final
 
-VERSION: Final = 1
+import apsw
+
+from homarus.core.errors import Corrupt
+from homarus.store.query import select
+
+VERSION: Final = 2
 META_KEY: Final = "memory_index_meta_v1"  # the original's: which model, which chunks
 
 # `notes` is what the original's `files` has no room for. `postings` holds stems without their
-# places: FTS5 is used as an inverted index, and the ranking is ours.
-TABLES: Final = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE files (
+# places: FTS5 is used as an inverted index, and the ranking is ours. `chunks_fts` has the words of
+# `chunks` and not their text again. A vector is bytes where the original's is a list of numbers in
+# text; it never meets ours, which are of lines and under a hash of another length.
+TABLES: Final = {
+    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "files": """CREATE TABLE files (
     path TEXT PRIMARY KEY, source TEXT NOT NULL DEFAULT 'memory', hash TEXT NOT NULL,
     mtime INTEGER NOT NULL, size INTEGER NOT NULL
-);
-CREATE TABLE chunks (
+)""",
+    "chunks": """CREATE TABLE chunks (
     id TEXT PRIMARY KEY, path TEXT NOT NULL, source TEXT NOT NULL DEFAULT 'memory',
     start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, hash TEXT NOT NULL,
     model TEXT NOT NULL, text TEXT NOT NULL, embedding TEXT NOT NULL, updated_at INTEGER NOT NULL
-);
-CREATE INDEX idx_chunks_path ON chunks (path);
-CREATE INDEX idx_chunks_source ON chunks (source);
-CREATE TABLE embedding_cache (
+)""",
+    "idx_chunks_path": "CREATE INDEX idx_chunks_path ON chunks (path)",
+    "idx_chunks_source": "CREATE INDEX idx_chunks_source ON chunks (source)",
+    "embedding_cache": """CREATE TABLE embedding_cache (
     provider TEXT NOT NULL, model TEXT NOT NULL, provider_key TEXT NOT NULL, hash TEXT NOT NULL,
     embedding TEXT NOT NULL, dims INTEGER, updated_at INTEGER NOT NULL,
     PRIMARY KEY (provider, model, provider_key, hash)
-);
-CREATE INDEX idx_embedding_cache_updated_at ON embedding_cache (updated_at);
-CREATE VIRTUAL TABLE chunks_fts USING fts5(
+)""",
+    "idx_embedding_cache_updated_at": (
+        "CREATE INDEX idx_embedding_cache_updated_at ON embedding_cache (updated_at)"
+    ),
+    "chunks_fts": """CREATE VIRTUAL TABLE chunks_fts USING fts5(
     text, id UNINDEXED, path UNINDEXED, source UNINDEXED, model UNINDEXED,
-    start_line UNINDEXED, end_line UNINDEXED, tokenize = 'porter unicode61 remove_diacritics 2'
-);
-CREATE TABLE notes (
+    start_line UNINDEXED, end_line UNINDEXED, content = 'chunks',
+    tokenize = 'porter unicode61 remove_diacritics 2'
+)""",
+    "notes": """CREATE TABLE notes (
     note INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
     owner TEXT NOT NULL, audience TEXT NOT NULL, day TEXT,
-    first INTEGER NOT NULL, last INTEGER NOT NULL,
-    mtime_ns INTEGER NOT NULL, looked_ns INTEGER NOT NULL, speakers TEXT NOT NULL
-);
-CREATE INDEX notes_by_day ON notes (day) WHERE day IS NOT NULL;
-CREATE TABLE lines (
+    first INTEGER NOT NULL, last INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+    ctime_ns INTEGER NOT NULL, looked_ns INTEGER NOT NULL, speakers TEXT NOT NULL
+)""",
+    "notes_by_day": "CREATE INDEX notes_by_day ON notes (day) WHERE day IS NOT NULL",
+    "lines": """CREATE TABLE lines (
     id INTEGER PRIMARY KEY, note INTEGER NOT NULL, line INTEGER NOT NULL, start INTEGER NOT NULL,
     speaker TEXT NOT NULL, flags INTEGER NOT NULL, section INTEGER NOT NULL, text TEXT NOT NULL
-);
-CREATE VIRTUAL TABLE postings USING fts5(
+)""",
+    "postings": """CREATE VIRTUAL TABLE postings USING fts5(
     stems, content = '', contentless_delete = 1, detail = none,
     tokenize = 'unicode61 remove_diacritics 0'
-);
-CREATE TABLE vectors (
-    model TEXT NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (model, hash)
-) WITHOUT ROWID;
-CREATE TABLE line_vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
-"""
+)""",
+    "line_vectors": "CREATE TABLE line_vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+}
+
+_OF_A_GENERATION = ("files", "chunks", "notes", "lines", "line_vectors")
+
+
+def is_made(db: apsw.Connection) -> bool:
+    """Whether the tables are there. Corrupt when there are others, or some of them only."""
+    found = {str(name): sql for name, sql in select(db, "SELECT name, sql FROM sqlite_schema")}
+    if all(found.get(name) == sql for name, sql in TABLES.items()):
+        return True
+    if found:
+        raise Corrupt("its tables are those of another program or version")
+    return False
+
+
+def is_sound(db: apsw.Connection) -> bool:
+    """Whether every note has the lines it says it has, in order."""
+    rows = select(
+        db,
+        "SELECT COALESCE(SUM(last - first + 1), 0), COALESCE(MAX(last), 0),"
+        " COALESCE(MIN(last - first + 1), 0) >= 0,"
+        " (SELECT COUNT(*) FROM lines), COALESCE((SELECT MAX(id) FROM lines), 0) FROM notes",
+    )
+    ((said, last, is_ordered, lines, highest),) = rows
+    return bool(said == lines and is_ordered and highest <= last)
+
+
+def make(db: apsw.Connection) -> None:
+    """Make the tables, inside a transaction."""
+    for sql in TABLES.values():
+        db.execute(sql)
+
+
+def clear(db: apsw.Connection) -> None:
+    """Forget every note; what vectors cost is kept."""
+    for name in ("chunks_fts", "postings"):
+        db.execute(f"INSERT INTO {name} ({name}) VALUES ('delete-all')")  # noqa: S608 - names above
+    for name in _OF_A_GENERATION:
+        db.execute(f"DELETE FROM {name}")  # noqa: S608 - names above
+
+
+def read_meta(db: apsw.Connection, key: str) -> str | None:
+    """A word the index keeps of itself."""
+    rows = select(db, "SELECT value FROM meta WHERE key = ?", (key,))
+    return str(rows[0][0]) if rows else None

@@ -1,13 +1,14 @@
 """The ranking: candidates in, lines or passages out. Pure; every constant is in ADR 14.
 
 A line is scored by the question's words in it and around it (an answer follows its question, so
-lines before count most), by who says it, by the day it is of, by what kind of line it is, and by
-vectors where there are any. The score is a log-odds, fitted on conversations: so a line's worth for
-its length is the score less the logarithm of its length, and a passage's is the sum of its lines.
+lines before count most), by words that go with those, by who says it, by the day it is of, by what
+kind of line it is, and by vectors where there are any. The score is a log-odds, fitted on
+conversations: so a line's worth for its length is the score less the logarithm of its length, and a
+passage's is the sum of its lines.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
 from functools import cache
@@ -15,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from homarus.core.value import dataclass
 from homarus.memory.flags import FIRST_PERSON, HEADING, QUESTION, TIME
-from homarus.memory.question import Question
+from homarus.memory.question import Question, fold
 
 Mode: TypeAlias = Literal["lines", "passages"]
 
@@ -25,8 +26,10 @@ _MASK = (1 << _WINDOW) - 1
 _SELF = 1 << REACH
 _NEAR: Final = {-2: 0.5, -1: 1.0, 0: 1.0, 1: 0.3}
 _AROUND: Final = 3
+_CLOSE = sum(1 << REACH + away for away in range(-_AROUND, _AROUND + 1))
 _SATURATION: Final = 1.2
 _SHORT_CHARS: Final = 20
+_RECENT_DAYS: Final = 30.0  # half of what being new counts, when a question asks for what is new
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,17 @@ class Weights:
     first_person: float
     time: float
     length: float
+    kin: float
+    kin_around: float
+    phrase: float = 0.2
+    quoted: float = 30.0  # a phrase in quotation marks comes before anything else
+    recent: float = 0.5
     heading: float = -3.0
     vector: float = 0.0
     vector_beside: float = 0.0
     vector_around: float = 0.0
+    slope: float = 1.0  # what makes a chance of a score: see `chance`
+    offset: float = 0.0
 
     def towards(self, other: "Weights", share: float) -> "Weights":
         """Weights between these and others: 0 is these, 1 is the others."""
@@ -56,13 +66,14 @@ class Weights:
 
 
 LEXICAL: Final = Weights(
-    near=5.6, around=4.7, wide=4.8, rare=0.14, speaker=2.7, first_of_two=1.0, day=4.5,
-    question=-0.8, first_person=0.6, time=2.1, length=-0.5,
+    near=7.8, around=3.0, wide=4.0, rare=0.13, speaker=2.7, first_of_two=1.05, day=5.5,
+    question=-0.8, first_person=0.65, time=2.4, length=-0.75, kin=0.25, kin_around=2.0,
+    slope=0.4, offset=4.8,
 )  # fmt: skip
 WITH_VECTORS: Final = Weights(
-    near=4.7, around=3.6, wide=3.8, rare=0.09, speaker=2.5, first_of_two=0.9, day=4.4,
-    question=-0.65, first_person=0.6, time=2.1, length=-0.2,
-    vector=4.4, vector_beside=1.7, vector_around=3.6,
+    near=7.2, around=1.7, wide=3.3, rare=0.07, speaker=2.45, first_of_two=1.0, day=5.3,
+    question=-0.65, first_person=0.65, time=2.4, length=-0.3, kin=0.18, kin_around=1.2,
+    vector=4.4, vector_beside=0.45, vector_around=5.4, slope=0.52, offset=3.35,
 )  # fmt: skip
 
 
@@ -93,12 +104,19 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of the question: how rare it is, and the lines that have it, a bit each."""
+    """A word of the question: how rare it is, and the lines that have it, a bit each.
+
+    `kin` are the lines that have not the word but one that goes with it.
+    """
 
     stem: str
     idf: float
     bits: bytearray
     base: int
+    kin_idf: float = 0.0
+    kin: bytearray | None = None
+    ids: Sequence[int] = ()  # the lines that have it, and below those that have its kin:
+    kin_ids: Sequence[int] = ()  # of a few, only the lines around them are looked at
 
     def around(self, at: int) -> int:
         """Which of the lines around one have the word: the line itself is the middle bit."""
@@ -126,28 +144,67 @@ class Ranked:
     line: Line
 
 
-def rank(question: Question, pool: Pool, weights: Weights) -> list[Ranked]:
+def attainable(question: Question, pool: Pool, weights: Weights) -> float:
+    """What a line would have that has every word of the question, in it and all around it."""
+    score = 0.0
+    if pool.terms:
+        score += weights.near * _filled(sum(_NEAR.values()))
+        score += weights.around * _filled(2 * _AROUND + 1) + weights.wide * _filled(_WINDOW)
+        score += weights.rare * sum(term.idf for term in pool.terms)
+    if question.speakers:
+        score += weights.speaker if len(question.speakers) == 1 else weights.first_of_two
+    if question.moments.spans:
+        score += weights.day
+    return score + weights.quoted * len(question.phrases)
+
+
+def chance(short: float, weights: Weights) -> float:
+    """How likely a line is what was asked for, from 0 to 1: by how far it is below the attainable.
+
+    One scale for all questions, so that one least score can hold for them.
+    """
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, weights.offset - weights.slope * short))))
+
+
+def rank(
+    question: Question, pool: Pool, weights: Weights, half_life_days: float = 0.0
+) -> list[Ranked]:
     """Every candidate, best first. Equal ones stay in the order of the notes.
 
-    None when nothing speaks for any of them: no word, no day, no person, no vector.
+    None when nothing speaks for any of them: no word, no phrase, no day, no person, no vector.
+    With a half-life, the chance of an old line is that much smaller.
     """
-    if not (pool.terms or pool.cosines or question.speakers or question.moments.spans):
+    told = pool.terms or pool.cosines or question.phrases
+    if not (told or question.speakers or question.moments.spans):
         return []
     total = sum(term.idf for term in pool.terms) or 1.0
     tables = _tables(weights.near, weights.around, weights.wide)
     headed = {0: 0}
-    days = {note: question.moments.score(found.day) for note, found in pool.notes.items()}
     order = sorted(pool.lines)
+    here = {line.note for line in pool.lines.values()}
+    days = _days(question, pool, weights, half_life_days, here)
     under = [_under(pool.lines[at].section, pool, headed) for at in order]
     words, own = [0.0] * len(order), [0.0] * len(order)
+    places = {at: place for place, at in enumerate(order)}
+    is_headed = any(under)
+    everywhere = list(enumerate(order))
     for number, term in enumerate(pool.terms):
-        told = [bits >> number & 1 for bits in under]
-        _count(term, order, tables, told, (words, own))
+        if is_headed:
+            has = [bits >> number & 1 for bits in under]
+            _count_headed(term, order, tables, has, words)
+        few = _few(term.ids, REACH, places) or everywhere
+        _count(term, few, tables[0], (words, own))
+        if term.kin is not None:
+            inside = term.kin_idf * weights.kin * total  # the sum is divided by the total later
+            few = _few(term.kin_ids, _AROUND, places) or everywhere
+            _count_kin(term, few, (inside, term.kin_idf * weights.kin_around), words)
     ranked: list[Ranked] = []
     for at, around, inside in zip(order, words, own, strict=True):
         line = pool.lines[at]
-        score = around / total + weights.rare * inside + weights.day * days[line.note]
+        score = around / total + weights.rare * inside + days[line.note]
         score += _kind(line, question, weights) + _person(line, question, weights)
+        if question.phrases or (inside and question.pairs):
+            score += _phrased(line, question, weights)
         if pool.cosines:
             score += _meaning(at, pool.cosines, weights)
         ranked.append(Ranked(score, line))
@@ -155,28 +212,96 @@ def rank(question: Question, pool: Pool, weights: Weights) -> list[Ranked]:
     return ranked
 
 
+def _few(ids: Sequence[int], reach: int, places: Mapping[int, int]) -> Sequence[tuple[int, int]]:
+    """The candidates around lines that have a word; none when those are not few."""
+    if not ids or len(ids) * 2 * reach > len(places):
+        return ()
+    around = {near for at in ids for near in range(at - reach, at + reach + 1)}
+    return [(places[at], at) for at in around & places.keys()]
+
+
 def _count(
+    term: Term,
+    order: Iterable[tuple[int, int]],
+    table: Sequence[float],
+    sums: tuple[list[float], list[float]],
+) -> None:
+    """Add what one word counts for each line. The inmost loop: `Term.around`, written out."""
+    words, own = sums
+    bits, idf, back = term.bits, term.idf, term.base + REACH
+    read = int.from_bytes
+    for place, at in order:
+        low = at - back
+        first = low >> 3
+        pattern = read(bits[first : first + 3], "little") >> (low & 7) & _MASK
+        if pattern:
+            words[place] += idf * table[pattern]
+            if pattern & _SELF:
+                own[place] += idf
+
+
+def _count_headed(
     term: Term,
     order: Sequence[int],
     tables: tuple[Sequence[float], Sequence[float]],
     told: Sequence[int],
-    sums: tuple[list[float], list[float]],
+    words: list[float],
 ) -> None:
-    """Add what one word counts for each line. The inmost loop: `Term.around`, written out."""
+    """Add what more a word counts where a heading above the line has it."""
     plain, headed = tables
-    words, own = sums
-    bits, idf, back = term.bits, term.idf, term.base + REACH
-    read = int.from_bytes
     for place, at in enumerate(order):
+        if told[place]:
+            pattern = term.around(at)
+            words[place] += term.idf * (headed[pattern] - plain[pattern])
+
+
+def _count_kin(
+    term: Term, order: Iterable[tuple[int, int]], worth: tuple[float, float], words: list[float]
+) -> None:
+    """Add what words count that go with one of the question: in the line, and around it."""
+    bits, back = term.kin or bytearray(), term.base + REACH
+    inside, around = worth
+    table = [around * _filled(few) for few in range(2 * _AROUND + 2)]
+    read = int.from_bytes
+    for place, at in order:
         low = at - back
         first = low >> 3
-        pattern = read(bits[first : first + 3], "little") >> (low & 7) & _MASK
-        if told[place]:
-            words[place] += idf * headed[pattern]
-        elif pattern:
-            words[place] += idf * plain[pattern]
-        if pattern & _SELF:
-            own[place] += idf
+        pattern = read(bits[first : first + 3], "little") >> (low & 7) & _CLOSE
+        if pattern:
+            words[place] += table[pattern.bit_count()]
+            if pattern & _SELF:
+                words[place] += inside
+
+
+def _days(
+    question: Question, pool: Pool, weights: Weights, half_life_days: float, wanted: set[int]
+) -> dict[int, float]:
+    """What the day of each note counts: is it asked for, is it recent, has it aged."""
+    newest = max((found.day for found in pool.notes.values() if found.day), default=None)
+    counted: dict[int, float] = {}
+    for note in wanted:
+        day = pool.notes[note].day
+        score = weights.day * question.moments.score(day)
+        age = (newest - day).days if newest and day else 0
+        if question.asks_recent:
+            score += weights.recent * 0.5 ** (age / _RECENT_DAYS)
+        if half_life_days:
+            score -= math.log(2) * age / half_life_days
+        counted[note] = score
+    return counted
+
+
+def _phrased(line: Line, question: Question, weights: Weights) -> float:
+    """Words in the order of the question; in quotation marks they decide."""
+    score = 0.0
+    if question.phrases:
+        text = fold(line.text)
+        score = weights.quoted * sum(phrase in text for phrase in question.phrases)
+    if question.pairs:
+        text = line.text.lower()
+        beside = sum([pair in text for pair in question.pairs])
+        score += weights.phrase * beside / len(question.pairs)
+    return score
 
 
 def _under(section: int, pool: Pool, headed: dict[int, int]) -> int:
@@ -237,10 +362,9 @@ def _tables(near: float, around: float, wide: float) -> tuple[list[float], list[
     """What each pattern of a word around a line counts; the second: a heading has it too."""
     plain: list[float] = []
     headed: list[float] = []
-    close = sum(1 << REACH + away for away in range(-_AROUND, _AROUND + 1))
     for pattern in range(1 << _WINDOW):
         beside = sum(share for away, share in _NEAR.items() if pattern >> REACH + away & 1)
-        few, many = (pattern & close).bit_count(), pattern.bit_count()
+        few, many = (pattern & _CLOSE).bit_count(), pattern.bit_count()
         for table, more in ((plain, 0.0), (headed, 1.0)):
             table.append(
                 near * _filled(beside + more / 2)

@@ -1,32 +1,47 @@
-"""Which files are memory, and their text: what cannot be read as a note is skipped by name."""
+"""Which files are memory, and their text: what cannot be read as a note is skipped by name.
+
+Files are somebody else's: they grow while they are read, vanish after they were listed, are pipes,
+links in a circle or a disk's worth of zeros. None of that raises here, and nothing waits.
+"""
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
+from homarus.core.principal import OWNER
 from homarus.core.value import dataclass
+from homarus.memory.view import audience_of_path
 
 Source: TypeAlias = Literal["memory", "sessions"]
 
 MAX_FILE_BYTES: Final = 32 << 20
+MAX_FILE_LINES: Final = 1_000_000
 _ROOTS: Final = ("MEMORY.md", "memory.md")
 _FOLDERS: Final = ("memory", "bank")
 _SNIFFED = 8192
+# What would break a line of a list of results, or turn the rest of it round.
+_UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A file of memory: `path` is its name in results, `owner` and `audience` who may see it."""
+    """A file of memory: `path` is its name in results, `owner` and `audience` who may see it.
+
+    `made` makes a note of a file that is none.
+    """
 
     path: str
     file: Path
     source: Source = "memory"
     owner: str = ""
     audience: str = ""
+    made: "Made | None" = None
+    day: str | None = None  # what it is about, where its name does not say so
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +51,21 @@ class Content:
     text: str
     hash: str
     mtime_ns: int
+    ctime_ns: int
     size: int
     is_exact: bool = True  # false: some bytes were not UTF-8
+
+
+class Made(Protocol):
+    """A note whose text is not its file's."""
+
+    def read(self) -> "Content | Skipped":
+        """Its text; neither waits nor raises. `size` and `mtime_ns` are the file's, as read."""
+        ...
+
+    def is_same(self, size: int, mtime_ns: int) -> bool:
+        """Whether what was made of a file of this size and time will do."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +85,7 @@ def find_notes(workspace: Path, extra: Iterable[Path] = ()) -> list[Note | Skipp
     for name in _FOLDERS:
         found += _walk(workspace / name, name)
     for path in extra:
-        shown = _shown(path, workspace)
+        shown = shown_name(path, workspace)
         found += _walk(path, shown) if path.is_dir() else _root(path, shown, seen)
     unique = {one.path: one for one in reversed(found)}
     return [unique[path] for path in sorted(unique)]
@@ -77,7 +105,7 @@ def _root(file: Path, shown: str, seen: set[tuple[int, int]]) -> Iterator[Note |
 
 def _walk(folder: Path, shown: str) -> Iterator[Note | Skipped]:
     if folder.is_symlink():
-        yield Skipped(shown, "is a link")
+        yield Skipped(printable(shown), "is a link")
         return
     waiting = [(str(folder), shown)]
     while waiting:
@@ -86,44 +114,57 @@ def _walk(folder: Path, shown: str) -> Iterator[Note | Skipped]:
             with os.scandir(here) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
         except OSError as exc:
-            if name != shown or folder.exists():
-                yield Skipped(name, exc.strerror or "cannot be read")
+            if name != shown or not isinstance(exc, FileNotFoundError):
+                yield Skipped(printable(name), exc.strerror or "cannot be read")
             continue
         for entry in listed:
             path = f"{name}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append((entry.path, path))
-            elif entry.name.endswith(".md"):
-                yield _entry(entry, path)
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, path))
+                elif entry.name.endswith(".md"):
+                    yield _entry(entry, path)
+            except OSError as exc:  # a disk that does not say with the name what it is the name of
+                yield Skipped(printable(path), exc.strerror or "cannot be read")
 
 
 def _entry(entry: os.DirEntry[str], path: str) -> Note | Skipped:
     if entry.is_symlink():
-        return Skipped(path, "is a link")
+        return Skipped(printable(path), "is a link")
     if not entry.is_file(follow_symlinks=False):
-        return Skipped(path, "is not a file")
+        return Skipped(printable(path), "is not a file")
     return _named(Path(entry.path), path)
 
 
 def _judged(file: Path, shown: str, mode: int) -> Note | Skipped:
     if stat.S_ISLNK(mode):
-        return Skipped(shown, "is a link")
+        return Skipped(printable(shown), "is a link")
     if not stat.S_ISREG(mode):
-        return Skipped(shown, "is not a file")
+        return Skipped(printable(shown), "is not a file")
     if file.suffix != ".md":
-        return Skipped(shown, "is not Markdown")
+        return Skipped(printable(shown), "is not Markdown")
     return _named(file, shown)
 
 
 def _named(file: Path, shown: str) -> Note | Skipped:
-    """A name that is not UTF-8 cannot be cited."""
-    if shown.isascii():
-        return Note(shown, file)
-    told = shown.encode("utf-8", "replace").decode()
-    return Note(shown, file) if told == shown else Skipped(told, "its name is not UTF-8")
+    """A name that is not UTF-8, or would not stay on its line, cannot be cited."""
+    told = printable(shown)
+    if told == shown:
+        return Note(shown, file, owner=OWNER.user, audience=audience_of_path(shown))
+    is_text = shown.encode("utf-8", "replace").decode() == shown
+    why = "its name has control characters" if is_text else "its name is not UTF-8"
+    return Skipped(told, why)
 
 
-def _shown(path: Path, workspace: Path) -> str:
+def printable(name: str) -> str:
+    """A name as it can be shown: on one line, and as UTF-8."""
+    if name.isascii() and name.isprintable():
+        return name
+    return _UNPRINTED.sub("\ufffd", name.encode("utf-8", "replace").decode())
+
+
+def shown_name(path: Path, workspace: Path) -> str:
+    """What a file or folder is called in results: from the workspace, if it is in there."""
     try:
         return path.relative_to(workspace).as_posix()
     except ValueError:
@@ -132,6 +173,8 @@ def _shown(path: Path, workspace: Path) -> str:
 
 def read_note(note: Note) -> Content | Skipped:
     """The text of a note. Whatever the file is, this neither waits nor raises."""
+    if note.made:
+        return note.made.read()
     try:
         descriptor = os.open(note.file, _OPEN)
     except OSError as exc:
@@ -148,22 +191,40 @@ def _read(note: Note, descriptor: int) -> Content | Skipped:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return Skipped(note.path, "is not a file")
-    if status.st_size > MAX_FILE_BYTES:
-        return Skipped(note.path, f"is larger than {MAX_FILE_BYTES >> 20} MB")
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
+    data = _read_bytes(descriptor, status.st_size) if status.st_size <= MAX_FILE_BYTES else b""
+    if max(status.st_size, len(data)) > MAX_FILE_BYTES:
         return Skipped(note.path, f"is larger than {MAX_FILE_BYTES >> 20} MB")
     if b"\0" in data[:_SNIFFED]:
         return Skipped(note.path, "is not text")
+    if data.count(b"\n") > MAX_FILE_LINES:
+        return Skipped(note.path, f"has more than {MAX_FILE_LINES:,} lines")
     text, is_exact = _decoded(data)
-    known_by = hashlib.sha256(data).hexdigest()
-    return Content(text, known_by, status.st_mtime_ns, len(data), is_exact)
+    return Content(
+        text,
+        hashlib.sha256(data).hexdigest(),
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        len(data),
+        is_exact,
+    )
+
+
+def _read_bytes(descriptor: int, size: int) -> bytes:
+    """Everything, or just more than is allowed: a file may grow while it is read."""
+    parts: list[bytes] = []
+    held = 0
+    while held <= MAX_FILE_BYTES:
+        part = os.read(descriptor, max(size + 1 - held, 4096))
+        if not part:
+            break
+        parts.append(part)
+        held += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _decoded(data: bytes) -> tuple[str, bool]:
     try:
-        text, is_exact = data.decode("utf-8"), True
+        text, is_exact = data.decode("utf-8-sig"), True
     except UnicodeDecodeError:
-        text, is_exact = data.decode("utf-8", "replace"), False
+        text, is_exact = data.decode("utf-8-sig", "replace"), False
     return text.replace("\0", "\ufffd"), is_exact

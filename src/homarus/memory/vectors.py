@@ -7,9 +7,11 @@ few hundred of many; those are then compared by their bytes. numpy is loaded whe
 import hashlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import apsw
+
+Seen: TypeAlias = Any  # rows of the table of vectors, as numpy has them
 
 EXACT_UP_TO: Final = 5_000
 NEAREST: Final = 200
@@ -60,21 +62,46 @@ class Vectors:
         whole = np.ascontiguousarray(np.pad(packed, ((0, 0), (0, short)))).view(np.uint64)
         return np.ascontiguousarray(whole.T)  # 64 signs of every line together
 
-    def nearest(self, question: Sequence[float], most: int = NEAREST) -> list[int]:
+    def within(self, spans: Iterable[tuple[int, int]]) -> Seen:
+        """The rows of the lines in some spans, first and last, for `nearest`."""
+        import numpy as np
+
+        ends = np.array(sorted(spans), np.int64).reshape(-1, 2)
+        at = np.searchsorted(ends[:, 0], self._ids, side="right") - 1
+        inside = at >= 0
+        inside[inside] = self._ids[inside] <= ends[at[inside], 1]
+        return np.flatnonzero(inside)
+
+    def nearest(
+        self, question: Sequence[float], most: int = NEAREST, within: Seen | None = None
+    ) -> list[int]:
         """The lines nearest to a question; of many, those nearest by their signs."""
         import numpy as np
 
-        if len(self._ids) <= most:
-            return [int(at) for at in self._ids]
+        rows = np.arange(len(self._ids)) if within is None else within
+        if len(rows) <= most:
+            return [int(at) for at in self._ids[rows]]
         asked = np.asarray(question, np.float32)
-        if len(self._ids) <= EXACT_UP_TO:
-            distance = -self._compare(self._bytes, asked)
+        if len(rows) <= EXACT_UP_TO:
+            distance = -self._compare(self._bytes[rows], asked)
         else:
             signs = self._bits(asked[None, :])
-            distance = np.zeros(len(self._ids), np.uint16)
+            distance = np.zeros(len(rows), np.uint16)
             for held, wanted in zip(self._signs, signs[:, 0], strict=True):
-                distance += np.bitwise_count(held ^ wanted)
-        return [int(at) for at in self._ids[np.argpartition(distance, most)[:most]]]
+                distance += np.bitwise_count((held if within is None else held[rows]) ^ wanted)
+        return [int(at) for at in self._ids[rows[np.argpartition(distance, most)[:most]]]]
+
+    def cosine_of(self, question: Sequence[float], first: int, last: int) -> float:
+        """How near the lines of a span are, taken as one."""
+        import numpy as np
+
+        low, high = np.searchsorted(self._ids, (first, last + 1))
+        if low == high:
+            return 0.0
+        held = self._bytes[low:high].astype(np.float32)
+        held /= np.maximum(np.sqrt(np.einsum("ij,ij->i", held, held)), 1e-9)[:, None]
+        asked = np.asarray(question, np.float32)
+        return float(self._compare(held.sum(0, keepdims=True), asked)[0])
 
     def cosines(self, question: Sequence[float], ids: Iterable[int]) -> Mapping[int, float]:
         """How near each of these lines is, of those that have a vector."""

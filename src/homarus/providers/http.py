@@ -73,6 +73,14 @@ class Endpoint:
         self, path: str, body: bytes, subject: Subject, headers: Mapping[str, str]
     ) -> "AsyncIterator[Answer]":
         """Send JSON, get an answer that succeeded; leaving the block hangs up."""
+        async with self.ask("POST", path, body, subject, headers) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def ask(
+        self, method: str, path: str, body: bytes, subject: Subject, headers: Mapping[str, str]
+    ) -> "AsyncIterator[Answer]":
+        """The same with any method; a body that is not JSON says so in its headers."""
         url = _joined(self._settings.base_url, path)
         if not url:
             raise unreachable(subject, NO_ADDRESS)
@@ -84,7 +92,7 @@ class Endpoint:
         peer = self._reached(subject)
         answer: Answer | None = None
         try:
-            async with peer.ask("POST", target_of(urlsplit(url)), all_headers, body) as reply:
+            async with peer.ask(method, target_of(urlsplit(url)), all_headers, body) as reply:
                 if not 200 <= reply.status < 300:
                     told = await _beginning(reply)
                     now_ms = self._clock.now_ms()

@@ -6,7 +6,7 @@ r"""A message as the model reads it: from whom, from where and when, and what ca
 In a group the line names the group, the words begin with who says them, and what was said there
 since our last answer stands before it all. A model has no clock and no eyes: what changes from
 message to message stands here, with the message, and not in the system prompt, which stays the
-same. Whoever shows the conversation to a person takes all of it off again (`strip`).
+same. Whoever shows the conversation to a person takes all of it off again (`core.wrapping.strip`).
 
 Names, titles, file names and quotes are other people's: they cannot make a line of their own. A
 line of the message itself that looks like one of ours is told with a `\` before it. Pure.
@@ -20,9 +20,8 @@ from typing import Final
 from homarus.core.message import Inbound, Media
 from homarus.core.text import clip_middle, one_line
 from homarus.core.value import dataclass
+from homarus.core.wrapping import BEFORE, CURRENT, DATED, LINE, NOTES, NOTES_END, OURS, WEEKDAYS
 
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_DATED = re.compile(r"\[[^\[\]\n]{0,400}?\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}[^\[\]\n]{0,60}\] ?")
 _KNOWS_TIME = "Current time:"
 # How a service is written, where that is not its id with a capital.
 _TITLES: Final = {
@@ -36,34 +35,11 @@ _TITLES: Final = {
     "whatsapp": "WhatsApp",
     "xmpp": "XMPP",
 }
-# A header that names its chat service and has no date.
-_CHANNELS = (
-    "WebChat", "WhatsApp", "Telegram", "Signal", "Slack", "Discord", "Google Chat", "iMessage",
-    "Teams", "Matrix", "Zalo", "BlueBubbles", "IRC", "XMPP", "SMS",
-)  # fmt: skip
-_NAMED = re.compile(rf"\[(?:{'|'.join(_CHANNELS)})(?: [^\[\]\n]{{0,400}})?\] ?")
-_STAMPED = re.compile(rf"\[(?:{'|'.join(_WEEKDAYS)}) \d{{4}}-")  # a time, and no service
-# What the original puts before that: facts about the message, as JSON in a fence.
-_FACTS = re.compile(
-    r"(?:Conversation info|Sender) \(untrusted metadata\):\n```json\n[^`]{0,4000}\n```\s*"
-)
-_MESSAGE_ID = re.compile(r"\n?[ \t]{0,8}\[message_id: [^\[\]\n]{1,200}\][ \t]{0,8}(?=\n|\Z)")
 _OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # in by the gateway, not by a service
-_NOTES, _NOTES_END = "<recent_notes>\n", "\n</recent_notes>\n\n"
 _MAX_PART = 80
 _MAX_QUOTED_CHARS: Final = 1_000
-BEFORE: Final = "[Chat messages since your last reply - for context]"
-CURRENT: Final = "[Current message - respond to this]"
-# Where a line begins for whoever reads it, and what ours begin with.
-_LINE = r"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))[ \t\u200b-\u200f\u2060\ufeff]*"
-_OURS = (
-    r"(?:[\[\uff3b]\s*(?:Chat messages since|Current message|Replying to|/Replying|Forwarded"
-    rf"|media (?:attached|missing)|message_id:|(?:{'|'.join(_CHANNELS)})\b"
-    r"|[^\[\]\n]{0,100}?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})|System:)"
-)
 # Slow to compile, and needed by who has channels: so `re` does it at the first text.
-_OPEN, _SHUT = rf"({_LINE})(\\*{_OURS})", rf"({_LINE})\\(\\*{_OURS})"
-_ENCLOSED = re.compile(r"\n\[(?:media (?:attached|missing):|Replying to) ")
+_OPEN = rf"({LINE})(\\*{OURS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +166,7 @@ def channel_title(channel: str) -> str:
 def timestamp(at_ms: int, zone: tzinfo | None = None) -> str:
     """`Tue 2026-02-17 13:34 CET`; in UTC as ISO writes it."""
     at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
-    day = _WEEKDAYS[at.weekday()]
+    day = WEEKDAYS[at.weekday()]
     return f"{day} {at:%Y-%m-%dT%H:%MZ}" if zone is UTC else f"{day} {at:%Y-%m-%d %H:%M %Z}"
 
 
@@ -222,38 +198,15 @@ def stamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
 
     Without `zone`, the time of this machine.
     """
-    if not text.strip() or _DATED.match(text) or _KNOWS_TIME in text:
+    if not text.strip() or DATED.match(text) or _KNOWS_TIME in text:
         return text
     at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
-    return f"[{_WEEKDAYS[at.weekday()]} {at:%Y-%m-%d %H:%M %Z}] {text}"
+    return f"[{WEEKDAYS[at.weekday()]} {at:%Y-%m-%d %H:%M %Z}] {text}"
 
 
 def with_notes(text: str, notes: str) -> str:
     """The first message of a conversation, with the notes of the last days before it."""
     if not notes.strip():
         return text
-    kept = notes.strip().replace(_NOTES_END.strip(), "</recent_notes_>")
-    return f"{_NOTES}{kept}{_NOTES_END}{text}"
-
-
-def strip(text: str) -> str:
-    """The text as its sender wrote it."""
-    if text.startswith(_NOTES) and (end := text.find(_NOTES_END)) >= 0:
-        text = text[end + len(_NOTES_END) :]
-    while facts := _FACTS.match(text):
-        text = text[facts.end() :]
-    if text.startswith(BEFORE) and (at := text.find(f"\n\n{CURRENT}\n")) >= 0:
-        text = text[at + len(CURRENT) + 3 :]
-    named = _DATED.match(text) or _NAMED.match(text)
-    if named:
-        of_service = not _STAMPED.match(text)
-        text = text[named.end() :]
-        text = _bare(text) if of_service else text
-    return _MESSAGE_ID.sub("", text)
-
-
-def _bare(text: str) -> str:
-    """A service's message without what came with it."""
-    enclosed = _ENCLOSED.search(text)
-    words = text[: enclosed.start()] if enclosed else text
-    return re.sub(_SHUT, r"\1\2", words, flags=re.IGNORECASE)
+    kept = notes.strip().replace(NOTES_END.strip(), "</recent_notes_>")
+    return f"{NOTES}{kept}{NOTES_END}{text}"

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from homarus.core.value import dataclass
-from homarus.sessions.envelope import strip
+from homarus.core.wrapping import strip
 from homarus.sessions.transcript import read_message
 from homarus.store.base import Entry
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
 
 from homarus.config import schema
-from homarus.core.keys import is_cron, is_subagent, parse_agent_key, thread_parent
+from homarus.core.keys import is_cron, is_subagent, thread_parent
 from homarus.core.value import dataclass
 from homarus.store.base import SessionRecord
 
@@ -129,11 +129,3 @@ def after_trigger(text: str, triggers: Sequence[str]) -> str | None:
         if not rest or rest[0].isspace():
             return rest.strip()
     return None
-
-
-def channel_in(key: str) -> str:
-    """The channel that a key names; "" when it names none."""
-    parsed = parse_agent_key(key)
-    parts = (parsed.rest if parsed else key).lower().split(":")
-    known = len(parts) > 2 and {"direct", "dm", "group", "channel"} & {*parts[1:3]}
-    return parts[0] if known else ""

@@ -29,6 +29,10 @@ MAX_ENTRIES = 100_000
 _REPLACING = threading.Lock()
 
 
+class Changed(ToolError):
+    """Somebody else was faster."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A plain file, open for reading, and its path from the root."""
@@ -100,11 +104,12 @@ class Beneath:
                 yield Opened(file, status, place.path)
 
     def write_atomic(
-        self, path: str, data: bytes, *, seen: os.stat_result | None = None
+        self, path: str, data: bytes, *, seen: os.stat_result | None = None, new: bool = False
     ) -> Written:
         """Replace or create a file, whole or not at all; missing folders are made.
 
-        With `seen`, the file must still be the one that was read; hold it open until here.
+        With `seen`, the file must still be the one that was read; hold it open until here. With
+        `new`, there must be none. Else it is Changed.
         """
         with _in_words(path), self._place(path.rstrip("/"), writing=True) as place:
             if not place.name or path.endswith("/"):
@@ -114,7 +119,7 @@ class Beneath:
                 _check_plain(before, path)
                 if not before.st_mode & 0o222:
                     raise ToolError(f"{shown(path)} is read-only")
-            _replace(place, data, before, lambda: _check_same(place, seen, path))
+            _replace(place, data, before, lambda: _check_same(place, seen, path, new=new))
         return Written(place.path, created=before is None)
 
     def stat(self, path: str) -> os.stat_result:
@@ -263,10 +268,10 @@ def _look(place: _Place) -> os.stat_result | None:
         return None
 
 
-def _check_same(place: _Place, seen: os.stat_result | None, path: str) -> None:
-    now = _look(place) if seen else None
-    if seen and (not now or _version(now) != _version(seen)):
-        raise ToolError(f"{shown(path)} was changed by somebody else just now", fix="read it again")
+def _check_same(place: _Place, seen: os.stat_result | None, path: str, *, new: bool) -> None:
+    now = _look(place) if seen or new else None
+    if (new and now) or (seen and (not now or _version(now) != _version(seen))):
+        raise Changed(f"{shown(path)} was changed by somebody else just now", fix="read it again")
 
 
 def _version(status: os.stat_result) -> tuple[int, int, int]:

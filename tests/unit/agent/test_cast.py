@@ -1,9 +1,10 @@
 """What an agent's own tools say, and what holds for every agent."""
 
 from pathlib import Path
+from typing import Any
 
 from homarus.agent.agent import who_says
-from homarus.agent.cast import Cast
+from homarus.agent.cast import Cast, remembers
 from homarus.config.paths import Paths
 from homarus.config.schema import Config, Tools
 
@@ -25,3 +26,39 @@ def test_who_can_reach_no_chat_has_no_tool_to_write_with(tmp_path: Path) -> None
     connected = Cast(lambda: config, paths, reaches=lambda: True)
     assert "message" not in alone.tools("main")
     assert "message" not in connected.tools("quiet") and "message" in connected.tools("main")
+
+
+MEMORY_TOOLS = ("memory_search", "memory_get", "memory_write")
+
+
+def test_an_agent_has_the_tools_of_its_memory_unless_that_is_off(tmp_path: Path) -> None:
+    paths = Paths.find({"HOME": str(tmp_path)})
+    agents: list[dict[str, Any]] = [
+        {"id": "main"},
+        {"id": "off", "memorySearch": {"enabled": False}},
+        {"id": "denied", "tools": {"deny": ["group:memory"]}},
+        {"id": "reads", "tools": {"deny": ["memory_write"]}},
+    ]
+    config = Config.model_validate({"agents": {"list": agents}})
+
+    def unasked(agent: str) -> Any:
+        raise AssertionError(agent)
+
+    cast = Cast(lambda: config, paths, memory=unasked)
+    has = {each["id"]: [name in cast.tools(each["id"]) for name in MEMORY_TOOLS] for each in agents}
+    assert has == {
+        "main": [True] * 3, "off": [False] * 3, "denied": [False] * 3, "reads": [True, True, False]
+    }  # fmt: skip
+    assert "memory_search" not in Cast(lambda: config, paths).tools("main")
+
+
+def test_what_is_off_for_all_may_be_on_for_one(tmp_path: Path) -> None:
+    config = Config.model_validate(
+        {
+            "agents": {
+                "defaults": {"memorySearch": {"enabled": False}},
+                "list": [{"id": "main"}, {"id": "on", "memorySearch": {"enabled": True}}],
+            }
+        }
+    )
+    assert not remembers(config, "main") and remembers(config, "on")

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of
+from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, with_memory
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import Place, describe, read_report
@@ -16,6 +17,7 @@ from homarus.agent.workspace import seed
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address
+from homarus.policy.decide import decide
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import Model
 
@@ -215,3 +217,42 @@ def test_who_can_write_is_told_how_to_answer_and_react(home: Path) -> None:
     assert "## Reply Tags" not in without and "## Reactions" not in without
     text = Composer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
     assert "## Reply Tags" in text and "## Reactions" in text and "Use `message`" in text
+
+
+REMEMBERING = tuple(
+    ToolSpec(name, f"Does {name}.", {"type": "object", "properties": {}})
+    for name in ("memory_search", "memory_get", "memory_write")
+)
+
+
+def there(key: str, *, group: bool = False, channel: str = "", **memory: Any) -> tuple[bool, str]:
+    """Whether a conversation has a memory, and how sources are named there."""
+    config = Config.model_validate({"memory": memory})
+    chat = with_memory(NO_CHAT, config, key, channel, group=group)
+    judged = {decide(spec.name, *chat.rules).action for spec in REMEMBERING}
+    assert len(judged) == 1 and decide("read", *chat.rules).action == "allow"
+    return judged == {"allow"}, chat.citations
+
+
+def test_memory_is_there_where_the_scope_allows_it() -> None:
+    everywhere = {"scope": {"default": "allow"}}
+    assert there(MAIN) == there("agent:main:telegram:direct:1") == (True, "auto")
+    assert there(MAIN, citations="on") == (True, "on")
+    assert there(GROUP)[0] is there("agent:main:slack:channel:c1")[0] is False
+    assert there(MAIN, group=True)[0] is False  # others read along
+    assert there(GROUP, qmd=everywhere) == (True, "off")
+    assert there(GROUP, qmd=everywhere, citations="on") == (True, "on")
+    assert there("agent:main:subagent:1", qmd=everywhere)[0] is False
+    deny = {"action": "deny", "match": {"channel": "irc"}}
+    no_irc = {"scope": {"default": "allow", "rules": [deny]}}
+    assert there(MAIN, channel="irc", qmd=no_irc)[0] is False
+    assert there(MAIN, channel="telegram", qmd=no_irc)[0] is True
+
+
+def test_a_prompt_names_sources_as_its_chat_has_it(home: Path) -> None:
+    def composed(chat: Chat) -> str:
+        return Composer().compose(agent(home), MAIN, LARGE, REMEMBERING, chat=chat).text
+
+    assert "Name your source with each" in composed(Chat(citations="on"))
+    assert "Name no file" in composed(Chat(citations="off"))
+    assert "where that helps" in composed(NO_CHAT)

@@ -1,7 +1,6 @@
-"""Daily notes: made with the first entry, and given once to a new private conversation."""
+"""Daily notes: given once to a new private conversation."""
 
 import os
-import threading
 from datetime import UTC, date
 from pathlib import Path
 
@@ -10,64 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.daily import add_entry, note_name, opening_notes
+from homarus.agent.prompt.daily import opening_notes
 from homarus.agent.prompt.hearing import hear
 from homarus.config.zone import day_in
-from homarus.core.errors import UserError
 from homarus.core.message import Address, Inbound
-from homarus.sessions.envelope import Rules, strip, with_notes
+from homarus.core.wrapping import strip
+from homarus.memory.diary import write_note
+from homarus.memory.place import Place
+from homarus.memory.view import audience_of
+from homarus.sessions.envelope import Rules, with_notes
 
 TODAY = date(2026, 4, 15)
 MAIN = "agent:main:main"
 NOON_MS = 1_776_254_400_000  # 2026-04-15 12:00 UTC
 
 
-def test_the_file_is_made_with_the_days_first_entry(tmp_path: Path) -> None:
-    assert add_entry(tmp_path, TODAY, "- Ann moved to Kiel. ") == "memory/2026-04-15.md"
-    add_entry(tmp_path, TODAY, "- She likes it.")
-    assert (tmp_path / note_name(TODAY)).read_text() == (
-        "# 2026-04-15\n\n- Ann moved to Kiel.\n- She likes it.\n"
-    )
+def add_entry(workspace: Path, day: date, entry: str) -> None:
+    state = workspace / "state"
+    place = Place("main", workspace, state / "m.sqlite", state, state, state)
+    write_note(place, entry, day=day)
 
 
-def test_an_entry_goes_after_what_somebody_else_wrote(tmp_path: Path) -> None:
-    (tmp_path / "memory").mkdir()
-    (tmp_path / note_name(TODAY)).write_bytes(b"mine, \xff and no newline")
-    add_entry(tmp_path, TODAY, "- more")
-    assert (tmp_path / note_name(TODAY)).read_bytes() == b"mine, \xff and no newline\n- more\n"
-
-
-def test_entries_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
-    add_entry(tmp_path, TODAY, "- begin")
-    failed: list[UserError] = []
-
-    def write(who: str) -> None:
-        for n in range(5):
-            try:
-                add_entry(tmp_path, TODAY, f"- {who}{n}")
-            except UserError as exc:  # five times in a row somebody was faster: it is told
-                failed.append(exc)
-
-    writers = [threading.Thread(target=write, args=(who,)) for who in "ab"]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    lines = (tmp_path / note_name(TODAY)).read_text().splitlines()
-    assert len(set(lines)) == len(lines)
-    assert len(lines) == 3 + 10 - len(failed)
-
-
-def test_a_note_that_leads_out_is_not_written_through(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    inside = tmp_path / "w"
-    inside.mkdir()
+def test_a_note_that_leads_out_is_not_read(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "w"
+    for folder in (outside, inside):
+        folder.mkdir()
+    (outside / "2026-04-15.md").write_text("secret")
     (inside / "memory").symlink_to(outside)
-    with pytest.raises(UserError, match="could not be written"):
-        add_entry(inside, TODAY, "- x")
-    assert list(outside.iterdir()) == []
-    assert opening_notes(inside, MAIN, TODAY) == ""
+    assert "secret" not in opening_notes(inside, MAIN, TODAY)
 
 
 def test_a_new_conversation_begins_with_yesterday_and_today(tmp_path: Path) -> None:
@@ -80,6 +49,20 @@ def test_a_new_conversation_begins_with_yesterday_and_today(tmp_path: Path) -> N
     )
     for key in ("agent:main:slack:channel:c1", "agent:main:subagent:x", "agent:main:cron:j"):
         assert opening_notes(tmp_path, key, TODAY) == ""
+
+
+def test_a_persons_chat_begins_with_its_own_notes_beside(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    place = Place("main", tmp_path, state / "m.sqlite", state, state, state)
+    ann, bob = "agent:main:telegram:direct:ann", "agent:main:telegram:direct:bob"
+    write_note(place, "of all", day=TODAY)
+    for key in (ann, bob):
+        write_note(place, f"of {key}", day=TODAY, audience=audience_of(key))
+    notes = opening_notes(tmp_path, ann, TODAY)
+    assert "- of all" in notes and f"- of {ann}" in notes and bob not in notes
+    assert opening_notes(tmp_path, MAIN, TODAY) == (
+        "memory/2026-04-15.md:\n# 2026-04-15\n\n- of all"
+    )
 
 
 @given(st.integers(0, 400), st.integers(0, 400), st.integers(0, 3_000))

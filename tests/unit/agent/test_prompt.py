@@ -118,8 +118,9 @@ def test_the_embedded_model_has_the_prompt_that_was_reviewed() -> None:
 
 def test_a_prompt_with_everything_has_the_sections_in_order() -> None:
     everything = facts(
-        tools=tuple(map(named, ("read", "exec", "memory_search", "memory_get", "gateway",
-                                "message", "sessions_send", "sessions_spawn", "session_status"))),
+        tools=tuple(map(named, ("read", "exec", "memory_search", "memory_get", "memory_write",
+                                "gateway", "message", "sessions_send", "sessions_spawn",
+                                "session_status"))),
         skills=(SkillBlock("weather", "<skill><name>weather</name></skill>"),),
         aliases=(("fast", "openai/gpt-5.2-mini"),),
         docs="https://docs.example/",
@@ -184,6 +185,13 @@ def test_none_is_the_identity_line_alone() -> None:
 def test_memory_says_whether_to_name_sources(mode: str) -> None:
     text = prompt(tools=(named("memory_search"),), citations=mode)
     assert ("Source: path#line" in text) == (mode != "off")
+
+
+def test_memory_says_how_to_write_where_that_can_be_done() -> None:
+    read = prompt(tools=(named("memory_search"), named("memory_get")))
+    both = prompt(tools=(named("memory_search"), named("memory_write")))
+    assert "memory_write" not in read and "Write down with memory_write" in both
+    assert "## Memory" not in prompt(tools=(READ,))
 
 
 def test_tools_are_listed_in_the_usual_order_and_by_their_first_sentence() -> None:

@@ -1,6 +1,7 @@
 """`homarus models` as a person or a program meets it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from homarus.cli.models import command
 from homarus.core.errors import UnknownName, UserError
+from homarus.memory.embed import minilm
 from homarus.providers import choose, demo
 from homarus.providers.catalog import VENDORS, Vendor
 
@@ -220,10 +222,10 @@ def test_pull_fetches_and_tells_the_licence_once(home: Home) -> None:
     assert "Apache" not in second.stdout
 
 
-def test_there_is_one_model_to_pull(home: Home) -> None:
+def test_there_are_two_models_to_pull(home: Home) -> None:
     error = home.refused("pull", "llama")
     assert isinstance(error, UnknownName)
-    assert error.nearest == ("demo",)
+    assert error.nearest == ("demo", "minilm")
 
 
 def test_if_needed_fetches_when_the_demo_model_is_to_answer(home: Home) -> None:
@@ -288,3 +290,27 @@ def test_a_window_that_is_set_or_was_asked_for_is_no_guess(home: Home) -> None:
     home.configure(WINDOW % ", contextWindow: 12000")
     said = home.told("status")
     assert (said["known"], said["contextWindow"], said["note"]) == (True, 12_000, "")
+
+
+def test_the_sentence_model_of_memory_is_fetched_by_its_name(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled: list[Path] = []
+
+    def pull(cache_dir: Path, progress: demo.Progress) -> bool:
+        progress(0, 22_000_000)
+        pulled.append(cache_dir)
+        return len(pulled) == 1
+
+    monkeypatch.setattr(minilm, "pull", pull)
+    first = home.run("pull", "minilm")
+    assert "~/.cache/homarus/models/all-minilm-l6-v2" in first.stdout
+    assert "Apache License 2.0" in first.stdout
+    assert "22 MB" in first.stderr
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    second = home.run("pull", "minilm")
+    assert "already" in second.stdout
+    assert "pip install 'homarus[vectors]'" in second.stderr
+    monkeypatch.setattr(minilm, "find", lambda cache_dir: cache_dir)
+    assert home.run("pull", "minilm", "--if-needed").output == ""
+    assert len(pulled) == 2

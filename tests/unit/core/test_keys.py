@@ -216,3 +216,12 @@ def test_a_hooks_key_is_known_in_every_spelling(key: str) -> None:
 def test_a_key_names_its_agent_and_any_other_text_the_usual_one() -> None:
     assert keys.agent_of("agent:ops:main") == "ops"
     assert keys.agent_of("global") == keys.agent_of(None) == keys.DEFAULT_AGENT
+
+
+def test_a_key_tells_its_channel_and_its_kind_of_chat() -> None:
+    assert keys.channel_in("agent:main:telegram:group:1") == "telegram"
+    assert keys.channel_in("agent:main:telegram:work:direct:1") == "telegram"
+    assert keys.channel_in("agent:main:main") == keys.channel_in("agent:main:direct:1") == ""
+    assert keys.chat_type_in("AGENT:main:telegram:Group:1") == "group"
+    assert keys.chat_type_in("agent:main:slack:channel:c1:thread:2") == "channel"
+    assert keys.chat_type_in("agent:main:main") == keys.chat_type_in("unknown") == "direct"

@@ -23,6 +23,7 @@ from homarus.gateway.identity import Identity
 from homarus.gateway.link import Guest, Secret
 from homarus.gateway.method import Call, Method, NoParams, Params, find_methods, method
 from homarus.gateway.server import Gateway
+from homarus.memory.keeper import Memories
 from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models
 from homarus.sessions.notices import Notices
@@ -62,6 +63,7 @@ class FakeHost:
         self.runs: dict[str, str] = {}  # run id → session key
         self.aborted: list[str] = []
         self.restart: Callable[[], None] | None = None
+        self.memories = Memories(lambda: self.loaded.config, self.paths, lambda: self.loaded.env)
 
     def agent(self, agent_id: str) -> Agent:
         return Agent(agent_id, agent_id, self.paths.state / "workspace")

@@ -22,14 +22,15 @@ SHAPES = json.loads(
 SCOPES = {
     "read": "health logs.tail status usage.status usage.cost models.list agents.list "
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
-    "chat.history config.get inbox.list channels.status",
-    "write": "agent agent.wait wake chat.send chat.abort inbox.retry send",
+    "chat.history config.get inbox.list channels.status memory.status",
+    "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
+    "memory.get memory.write",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
     "device.token.revoke channels.pairing.list channels.pairing.approve channels.pairing.dismiss",
     "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
-    "system-event inbox.discard models.status prompt.get channels.logout",
+    "system-event inbox.discard models.status prompt.get channels.logout memory.index",
 }
 # The protocol's name of a method's params, where it has one.
 NAMED = {
@@ -66,7 +67,9 @@ def test_params_have_the_names_of_the_protocol_and_its_idea_of_what_must_be_ther
                                "last-heartbeat", "usage.status", "usage.cost", "inbox.list",
                                "inbox.retry", "inbox.discard", "models.status",
                                "prompt.get", "channels.pairing.list",
-                               "channels.pairing.approve", "channels.pairing.dismiss"}  # fmt: skip
+                               "channels.pairing.approve", "channels.pairing.dismiss",
+                               "memory.status", "memory.search", "memory.get",
+                               "memory.write", "memory.index"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

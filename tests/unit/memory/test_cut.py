@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from homarus.memory.chunk import cut_chunks, cut_lines, speaker_of
+from homarus.memory.chunk import Chunk, cut_chunks, cut_lines, speaker_of, whole_lines
 
 NOTES = st.text(st.sampled_from(list("ab .!?\n\r\t-#:é東京😀")), max_size=400)
 
@@ -53,3 +53,18 @@ def test_a_long_paragraph_is_cut_after_a_sentence() -> None:
     pieces = list(cut_lines(text, 50))
     assert [piece.line for piece in pieces] == [1] * len(pieces)
     assert all(piece.text.rstrip().endswith(".") and len(piece.text) <= 50 for piece in pieces)
+
+
+def test_a_line_longer_than_a_chunk_is_one_line_of_it_again() -> None:
+    long = "".join(str(number) for number in range(1000))
+    for chunk in cut_chunks(f"before\n\n{long}\nafter\n"):
+        whole = whole_lines(chunk)
+        assert whole is not None
+        lines = whole.text.split("\n")
+        assert len(lines) == chunk.end_line - chunk.start_line + 1
+        assert all(line in ("before", "", "after") or line in long for line in lines)
+
+
+def test_a_line_just_as_long_as_a_chunk_is_not_guessed_at() -> None:
+    assert whole_lines(Chunk(1, 2, f"{'x' * 1600}\nshort")) == Chunk(1, 2, f"{'x' * 1600}\nshort")
+    assert whole_lines(Chunk(1, 2, f"{'x' * 1600}\n{'y' * 1600}\nshort")) is None

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from homarus.memory.base import Ask
 from homarus.memory.embed.base import Model
-from homarus.memory.library import Ask, Memory
+from homarus.memory.library import Memory
 from homarus.memory.vectors import EXACT_UP_TO, Vectors, embedded_text, pack, text_key
 
 pytest.importorskip("numpy")

@@ -36,7 +36,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
             read.append(note.path)
             return read_note(note)
 
-        monkeypatch.setattr("homarus.memory.index.read_note", counted)
+        monkeypatch.setattr("homarus.memory.changes.read_note", counted)
         second = memory.sync()
         assert (second.indexed, second.unchanged, read) == (("memory/b.md",), 2, ["memory/b.md"])
         assert second.generation == first.generation + 1
@@ -102,7 +102,7 @@ def test_a_damaged_index_is_made_anew_and_says_so(tmp_path: Path, damage: bytes)
     with memory_of(tmp_path) as memory:
         report = memory.sync()
         assert report.indexed == ("memory/a.md",)
-        assert bool(report.rebuilt) == bool(damage)
+        assert "damaged" in report.rebuilt
         assert memory.search("lamp")
     assert note.read_text(encoding="utf-8") == "- the lamp"
 
@@ -140,7 +140,7 @@ def test_a_failed_sync_leaves_the_old_generation(
             raise OSError("the disk is gone")
 
         with monkeypatch.context() as patch:
-            patch.setattr("homarus.memory.index.cut_chunks", break_second)
+            patch.setattr("homarus.memory.writer.cut_chunks", break_second)
             with pytest.raises(OSError, match="disk"):
                 memory.sync()
         assert "lamp" in memory.search("lamp")[0].snippet
@@ -175,15 +175,6 @@ def test_a_line_of_megabytes_is_cut_and_cited(tmp_path: Path) -> None:
     assert "lamp" in found.snippet
     assert (found.start_line, found.end_line) == (1, 1)
     assert len(found.snippet) <= 1500
-
-
-def test_thousands_of_tiny_files_are_indexed(tmp_path: Path) -> None:
-    for number in range(2000):
-        write(tmp_path, f"memory/{number // 100}/{number}.md", f"- tiny lamp {number}")
-    with memory_of(tmp_path) as memory:
-        assert len(memory.sync().indexed) == 2000
-        assert memory.sync().unchanged == 2000
-        assert memory.search("1234")[0].path == "memory/12/1234.md"
 
 
 def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:

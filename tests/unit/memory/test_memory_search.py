@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.memory.library import Ask, Memory
-from homarus.memory.pool import View
+from homarus.memory.base import Ask
+from homarus.memory.library import Memory
 from homarus.memory.results import Result
+from homarus.memory.view import View
 
 LINE = st.lists(
     st.sampled_from(

@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.message import Address, Inbound, Media, Occasion
-from homarus.sessions.envelope import (
-    BEFORE,
-    CURRENT,
-    Rules,
-    elapsed,
-    envelope,
-    guard,
-    stamp,
-    strip,
-    with_notes,
-)
+from homarus.core.wrapping import BEFORE, CURRENT, strip
+from homarus.sessions.envelope import Rules, elapsed, envelope, guard, stamp, with_notes
 
 AT_MS = int(datetime(2026, 1, 29, 1, 30, tzinfo=UTC).timestamp() * 1000)
 FACTS = 'Conversation info (untrusted metadata):\n```json\n{\n  "sender": "cli"\n}\n```'

@@ -12,7 +12,6 @@ from homarus.config.schema import Session
 from homarus.sessions.reset import (
     ResetPolicy,
     after_trigger,
-    channel_in,
     day_began_ms,
     freshness,
     is_fresh,
@@ -126,9 +125,6 @@ def test_what_stands_behind_a_trigger_is_said_first(text: str, rest: str | None)
     assert after_trigger(text, ["", "  ", "/new", "start over"]) == rest
 
 
-def test_keys_tell_their_sort_and_their_channel() -> None:
+def test_keys_tell_their_sort() -> None:
     assert reset_type("agent:main:telegram:direct:1") == "direct"
     assert reset_type("AGENT:main:Telegram:GROUP:1") == "group"
-    assert channel_in("agent:main:telegram:group:1") == "telegram"
-    assert channel_in("agent:main:telegram:work:direct:1") == "telegram"
-    assert channel_in("agent:main:main") == channel_in("agent:main:direct:1") == ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from homarus.core.errors import ToolDenied, ToolError
 from homarus.tools.folder import BY_DESCRIPTOR, Folder, at, open_folder
-from homarus.tools.guard import Beneath
+from homarus.tools.guard import Beneath, Changed
 
 CANARY = b"canary: nobody may read this"
 OUTSIDE = {"only-outside": b"", "secret": CANARY}
@@ -197,6 +197,15 @@ def test_a_file_changed_since_it_was_seen_is_not_overwritten(world: Path) -> Non
     with pytest.raises(ToolError, match="changed by somebody else"):
         beneath.write_atomic("a.txt", b"mine", seen=seen)
     assert (world / "ws" / "a.txt").read_bytes() == b"theirs"
+    assert not list((world / "ws").glob(".*.tmp"))
+
+
+def test_a_new_file_does_not_replace_one_that_somebody_made_meanwhile(world: Path) -> None:
+    beneath = Beneath(world / "ws")
+    beneath.write_atomic("new.txt", b"theirs", new=True)
+    with pytest.raises(Changed):
+        beneath.write_atomic("new.txt", b"mine", new=True)
+    assert (world / "ws" / "new.txt").read_bytes() == b"theirs"
     assert not list((world / "ws").glob(".*.tmp"))
 
 

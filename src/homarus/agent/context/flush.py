@@ -5,6 +5,7 @@ the word for silence. Once between two compactions. Pure.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from homarus.agent.context.compact import Room, compactions
 from homarus.config.schema import Compaction
@@ -12,14 +13,22 @@ from homarus.core.message import Json
 from homarus.core.silence import SILENT_WORD
 from homarus.sessions.usage import fresh_tokens
 
+TOOL: Final = "memory_write"
 _DATE = "YYYY-MM-DD"
-_PROMPT = (
-    f"Parts of this conversation will soon be replaced by a summary. Look through it for what "
-    f"should outlast that: facts about the person, decisions, promises, plans, where work stands. "
+_BY_HAND = (
     f"Append what is not written down yet to memory/{_DATE}.md, in short lines that make sense by "
     f"themselves; make the folder and the file when they are missing, and change nothing that "
-    f"stands there. Do no other work and write to nobody. Then answer {SILENT_WORD}; answer it at "
-    f"once when there is nothing to add."
+    f"stands there."
+)
+_BY_TOOL = (
+    f"Write it down with {TOOL}, in short lines that make sense by themselves, without a path: it "
+    f"goes to the note of {_DATE}, and what stands there already is not added again."
+)
+_PROMPT = (
+    "Parts of this conversation will soon be replaced by a summary. Look through it for what "
+    "should outlast that: facts about the person, decisions, promises, plans, where work stands. "
+    "{how} Do no other work and write to nobody. "
+    f"Then answer {SILENT_WORD}; answer it at once when there is nothing to add."
 )
 _SYSTEM = (
     f"This turn is for your notes only: the person does not see it. Your answer must be "
@@ -49,9 +58,10 @@ def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -
     return not isinstance(done, int) or done != compactions(data)
 
 
-def prompt(rules: Compaction, today: str) -> str:
+def prompt(rules: Compaction, today: str, *, by_tool: bool = False) -> str:
     """What the agent is asked; `today` is the person's date, as 2026-01-31."""
-    asked = rules.memory_flush.prompt or _PROMPT
+    usual = _PROMPT.replace("{how}", _BY_TOOL if by_tool else _BY_HAND)
+    asked = rules.memory_flush.prompt or usual
     if SILENT_WORD not in asked:
         asked = (
             f"{asked}\n\nAnswer {SILENT_WORD} when that is done, or when there is nothing to do."

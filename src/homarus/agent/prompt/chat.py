@@ -1,9 +1,12 @@
 """The chat that a run is for, by the config: what is told of it, and which tools it has. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
+from homarus.agent.prompt.facts import Citations
 from homarus.config.schema import Config
+from homarus.core.keys import chat_type_in, is_subagent
 from homarus.core.message import Address
 from homarus.core.value import dataclass
 from homarus.policy.decide import Rules, decide
@@ -17,6 +20,7 @@ class Chat:
     told: str = ""
     reactions: Literal["", "minimal", "extensive"] = ""
     rules: tuple[Rules, ...] = ()
+    citations: Citations = "auto"
 
     def tools(self, of_agent: Registry) -> Registry:
         """The tools there are; of what is denied here, the agent is not even told."""
@@ -26,6 +30,7 @@ class Chat:
 
 
 NO_CHAT: Final = Chat()
+_NO_MEMORY: Final = Rules(deny=("memory_*",))
 
 
 def chat_of(
@@ -53,3 +58,25 @@ def chat_of(
         chat.reactions,
         tuple(dict.fromkeys(each for each in rules if each)),
     )
+
+
+def with_memory(chat: Chat, config: Config, key: str, channel: str, *, group: bool) -> Chat:
+    """The chat, and whether an agent has its memory there.
+
+    Who works for an agent has none, nor who is kept away by the scope. In groups nobody names
+    files, unless that is wished.
+    """
+    from homarus.memory.scope import may_search  # with the first run
+
+    settings = None
+    if config.memory:
+        from homarus.config.memory import memory_settings
+
+        settings = memory_settings(config)
+    kind = chat_type_in(key)
+    kind = "group" if group and kind == "direct" else kind
+    scope = settings.qmd.scope if settings else None
+    if is_subagent(key) or not may_search(scope, key, channel, kind):
+        return replace(chat, rules=(*chat.rules, _NO_MEMORY))
+    wish: Citations = settings.citations if settings else "auto"
+    return replace(chat, citations="off" if wish == "auto" and kind != "direct" else wish)

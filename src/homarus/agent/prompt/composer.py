@@ -103,6 +103,7 @@ class Composer:
             mode=mode_for(kind),
             tools=fitting_tools(given, profile, model.window),
             files=inject(found, *limits),
+            citations=chat.citations,
             aliases=agent.aliases,
             timezone=agent.timezone,
             reply_tags=writes,

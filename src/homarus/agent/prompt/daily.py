@@ -1,4 +1,4 @@
-"""Daily notes: `memory/YYYY-MM-DD.md`, one file a day, made with the day's first entry.
+"""Daily notes: `memory/YYYY-MM-DD.md`, one file a day.
 
 A new conversation begins with those of today and yesterday, once, under a budget; afterwards they
 are there to be searched.
@@ -10,69 +10,34 @@ from typing import Final
 
 from homarus.agent.prompt.files import read_text
 from homarus.agent.prompt.injection import is_private, kind_of
-from homarus.core.errors import ToolError, UserError
-from homarus.tools.guard import Beneath
 
 NOTES_CHARS: Final = 4_000
-_TODAY_SHARE = 0.6
-_MAX_BYTES = 1_000_000
-_TRIES = 5
-
-
-def note_name(day: date) -> str:
-    """The file of a day, from the workspace."""
-    return f"memory/{day.isoformat()}.md"
-
-
-def add_entry(workspace: Path, day: date, entry: str) -> str:
-    """Append to a day's note, which is made when it is not there; the file's name.
-
-    What somebody else writes at the same time is kept.
-    """
-    name, words = note_name(day), entry.strip()
-    folder = Beneath(workspace)
-    for attempt in range(1, _TRIES + 1):
-        try:
-            _append(folder, name, day, words)
-        except ToolError as exc:
-            if attempt == _TRIES:
-                raise UserError(f"{name} could not be written: {exc}", fix=exc.fix) from None
-        else:
-            break
-    return name
-
-
-def _append(folder: Beneath, name: str, day: date, words: str) -> None:
-    try:
-        folder.stat(name)
-    except ToolError:
-        folder.write_atomic(name, f"# {day.isoformat()}\n\n{words}\n".encode())
-        return
-    with folder.open_read(name) as opened:
-        before = opened.file.read(_MAX_BYTES + 1)
-        if len(before) > _MAX_BYTES:
-            raise UserError(f"{name} is full: {_MAX_BYTES} bytes", fix="move some of it elsewhere")
-        gap = b"" if before.endswith(b"\n") or not before else b"\n"
-        folder.write_atomic(name, before + gap + words.encode() + b"\n", seen=opened.stat)
+_NEWEST_SHARE = 0.6  # of the room, when there are older ones
 
 
 def opening_notes(workspace: Path, key: str, today: date, max_chars: int = NOTES_CHARS) -> str:
     """What a new conversation begins with: the last two days' notes, if it is a private one.
 
-    The newest lines are kept when they are too many.
+    A person's chat has notes of its own beside. The newest lines are kept when they are too many.
     """
     if not is_private(kind_of(key)):
         return ""
-    older = _note(workspace, today - timedelta(days=1))
-    newer = _note(workspace, today)
-    most = max_chars if not older else max(int(max_chars * _TODAY_SHARE), max_chars - len(older))
-    newer = _tail(newer, most)
-    older = _tail(older, max_chars - len(newer))
-    return "\n\n".join(part for part in (older, newer) if part)
+    from homarus.memory.view import PRIVATE, audience_of, day_note  # with the first conversation
+
+    days = [(today - timedelta(days=back)).isoformat() for back in (1, 0)]
+    heard = dict.fromkeys((PRIVATE, audience_of(key)))
+    names = [day_note(day, audience) for day in days for audience in heard]
+    notes = [note for name in names if (note := _note(workspace, name))]
+    kept, left = list[str](), max_chars
+    while notes:
+        newest, older = notes.pop(), sum(map(len, notes))
+        most = left if not older else max(int(left * _NEWEST_SHARE), left - older)
+        kept.insert(0, _tail(newest, most))
+        left -= len(kept[0])
+    return "\n\n".join(part for part in kept if part)
 
 
-def _note(workspace: Path, day: date) -> str:
-    name = note_name(day)
+def _note(workspace: Path, name: str) -> str:
     if _is_missing(workspace / name):
         return ""
     text, _ = read_text(workspace, name)

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
-from homarus.agent.prompt.chat import chat_of
+from homarus.agent.prompt.chat import chat_of, with_memory
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place, PromptReport
@@ -55,7 +55,8 @@ async def preview(program: Program, key: str) -> Preview:
     composer, entry = Composer(), session.record.data
     files = await composer.hooked_files(agent, key, program.hooks)
     here, config = last_chat(entry), program.loaded.config
-    chat = chat_of(config, here, group=kind_of(key) == "group")
+    group = kind_of(key) == "group"
+    chat = with_memory(chat_of(config, here, group=group), config, key, here.channel, group=group)
     tools = chat.tools(program.tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = program.clock.now_ms()

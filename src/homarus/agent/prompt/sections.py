@@ -22,6 +22,7 @@ TOOL_ORDER: Final = (
     "sessions_list", "sessions_history", "sessions_send", "subagents", "session_status", "image",
 )  # fmt: skip
 _MAX_SUMMARY = 120
+_WRITE_DOWN = ("Write down with memory_write what should outlast this conversation.",)
 
 
 Write: TypeAlias = Callable[[Facts], str]
@@ -98,6 +99,7 @@ def _memory(facts: Facts) -> str:
         "Memory",
         f"Before you answer about earlier work, people, dates, wishes or promises, look them up "
         f"with {' and '.join(names)} (MEMORY.md, memory/*.md); if you find nothing, say so.",
+        *(_WRITE_DOWN if facts.has("memory_write") else ()),
         cite[facts.citations],
     )
 

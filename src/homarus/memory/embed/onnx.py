@@ -1,38 +1,58 @@
 """A sentence model in a local folder, run by onnxruntime: `model.onnx` and `tokenizer.json`.
 
-Made for MiniLM and its like: the mean of the last layer over the words of a text.
+Made for MiniLM and its like. A text's vector is the mean of the last layer over its words, or its
+first word's where the folder says so (`1_Pooling/config.json`), or what the model itself gives.
 """
 
+import hashlib
+import importlib
 import importlib.util
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from homarus.core.errors import MissingExtra, UserError
+from homarus.core.errors import MissingExtra, StoreError, UserError
+from homarus.core.text import one_line
 from homarus.memory.embed.base import Model
 
 _BATCH = 4  # more at once is slower here: short texts are filled up to the longest
 MAX_TOKENS: Final = 256
+_FIX = "name a folder with model.onnx and tokenizer.json, or run `homarus models pull minilm`"
+_MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "model_optimized.onnx")
+_MAX_CONFIG_BYTES = 1 << 20
+_MARK_BYTES = 1 << 20
 
 
 class OnnxModel:
     """One thread, no arena: half the memory, and no slower for a line at a time."""
 
-    def __init__(self, model_file: Path, tokenizer_file: Path, name: str, dims: int = 384) -> None:
-        for needed in ("numpy", "onnxruntime", "tokenizers"):
-            if importlib.util.find_spec(needed) is None:
-                raise MissingExtra("a local sentence model", "vectors")
+    def __init__(
+        self,
+        model_file: Path,
+        tokenizer_file: Path,
+        name: str,
+        dims: int = 384,
+        *,
+        key: str = "",
+        first_word: bool = False,
+    ) -> None:
+        check_extra()
         for file in (model_file, tokenizer_file):
             if not file.is_file():
-                raise UserError(f"there is no {file}", fix="name a folder with an ONNX model")
+                raise UserError(f"there is no {file}", fix=_FIX)
         self._model_file = model_file
         self._tokenizer_file = tokenizer_file
-        self._model = Model("local", name, dims)
+        self._first_word = first_word
+        self._name, self._dims, self._key = name, dims, key
 
     @property
     def model(self) -> Model:
-        return self._model
+        """What the vectors are of; a folder that does not tell their size is asked once."""
+        if not self._dims:
+            self._dims = len(self.embed(["size"])[0])
+        return Model("local", self._name, self._dims, self._key)
 
     @cached_property
     def _session(self) -> Any:
@@ -44,13 +64,24 @@ class OnnxModel:
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         providers = ["CPUExecutionProvider"]
-        return onnxruntime.InferenceSession(str(self._model_file), options, providers=providers)
+        try:
+            return onnxruntime.InferenceSession(str(self._model_file), options, providers=providers)
+        except _failures() as exc:
+            raise _unreadable(self._model_file, exc) from exc
 
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        made = Tokenizer.from_file(str(self._tokenizer_file))
+        text = self._tokenizer_file.read_text(encoding="utf-8", errors="replace")
+        # The library answers what is not a tokenizer with a bare Exception: looked at before.
+        try:
+            told = json.loads(text)
+        except ValueError as exc:
+            raise _unreadable(self._tokenizer_file, exc) from exc
+        if not isinstance(told, dict) or not isinstance(told.get("model"), dict):
+            raise _unreadable(self._tokenizer_file, "it has no `model`")
+        made = Tokenizer.from_str(text)
         made.enable_truncation(MAX_TOKENS)
         made.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - a token of the tokenizer
         return made
@@ -74,7 +105,79 @@ class OnnxModel:
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         wanted = {one.name for one in self._session.get_inputs()}
         hidden = self._session.run(None, {name: given[name] for name in given if name in wanted})[0]
-        summed = (hidden * mask[..., None]).sum(axis=1)
+        if hidden.ndim == 2:
+            summed = hidden
+        elif self._first_word:
+            summed = hidden[:, 0]
+        else:
+            summed = (hidden * mask[..., None]).sum(axis=1)
         lengths = np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-9)
         made: list[list[float]] = (summed / lengths).tolist()
         return made
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What onnxruntime raises: its errors have no base of their own."""
+    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+    named = (getattr(state, name) for name in dir(state))
+    return tuple(one for one in named if isinstance(one, type) and issubclass(one, Exception))
+
+
+def check_extra() -> None:
+    """MissingExtra unless the packages are there; none of them is loaded."""
+    for needed in ("numpy", "onnxruntime", "tokenizers"):
+        if importlib.util.find_spec(needed) is None:
+            raise MissingExtra("a local sentence model", "vectors")
+
+
+def open_onnx(path: Path) -> OnnxModel:
+    """The model of a folder, or of a file with its tokenizer beside it or above."""
+    if path.suffix.lower() == ".gguf":
+        raise UserError(f"{path} is a GGUF model, and those are not used for memory", fix=_FIX)
+    if path.is_dir():
+        files = (path / name for name in _MODEL_FILES)
+        file = next((one for one in files if one.is_file()), path / _MODEL_FILES[0])
+    else:
+        file = path
+    folder = file.parent
+    if not (folder / "tokenizer.json").is_file() and (folder.parent / "tokenizer.json").is_file():
+        folder = folder.parent
+    return OnnxModel(
+        file,
+        folder / "tokenizer.json",
+        folder.name,
+        _size_in(folder),
+        key=_mark(file),
+        first_word=_read(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token")
+        is True,
+    )
+
+
+def _size_in(folder: Path) -> int:
+    size = _read(folder / "config.json").get("hidden_size")
+    return size if isinstance(size, int) and size > 0 else 0
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(_MAX_CONFIG_BYTES))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _mark(file: Path) -> str:
+    """A short mark of a model's file: another file has other vectors, whatever it is called."""
+    try:
+        with file.open("rb") as opened:
+            digest = hashlib.sha256(opened.read(_MARK_BYTES))
+            digest.update(str(opened.seek(0, 2)).encode())
+    except OSError as exc:
+        raise UserError(f"{file} cannot be read: {exc.strerror}", fix=_FIX) from exc
+    return digest.hexdigest()[:12]
+
+
+def _unreadable(file: Path, why: object) -> StoreError:
+    told = one_line(str(why), 200)
+    return StoreError(f"{file} is not a model that can be read: {told}", fix=_FIX)

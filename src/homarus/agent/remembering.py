@@ -1,0 +1,116 @@
+"""Memory as part of a program that runs: begun at its first use, with a book of what it costs.
+
+Who remembers nothing pays nothing: `homarus.memory` is imported when it is asked for.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from homarus.agent.agent import Agent
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import StoreError, UserError
+from homarus.core.message import Usage
+from homarus.store.base import Spent, Store
+
+if TYPE_CHECKING:
+    from homarus.memory.embed.base import Paid
+    from homarus.memory.keeper import AgentMemory, Memories
+
+log = logging.getLogger(__name__)
+
+RUN: Final = "memory"  # what a vector costs belongs to no run and to no conversation
+_SIGNS: Final = ("MEMORY.md", "memory.md", "memory", "bank")
+
+
+class Remembering:
+    """The memories of all agents of a program."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        paths: Paths,
+        env: Callable[[], Mapping[str, str]],
+        *,
+        store: Store,
+        group: asyncio.TaskGroup,
+        clock: Clock,
+    ) -> None:
+        self._config, self._paths, self._env = config, paths, env
+        self._store, self._clock = store, clock
+        self._group: asyncio.TaskGroup = group
+        self._memories: Memories | None = None
+
+    def of(self, agent: str) -> "AgentMemory":
+        """An agent's memory; UnknownName when there is no such agent."""
+        if self._memories is None:
+            from homarus.memory.keeper import Memories
+
+            loop = asyncio.get_running_loop()
+            self._memories = Memories(
+                self._config,
+                self._paths,
+                self._env,
+                group=self._group,
+                spent=partial(self._spent, loop),
+                clock=self._clock,
+            )
+        return self._memories.of(agent)
+
+    def touch(self, agent: Agent) -> None:
+        """A conversation begins: what was noted since the last one is indexed meanwhile."""
+        if not _has_notes(agent.workspace):
+            return
+        try:
+            self.of(agent.id).touch()
+        except UserError as exc:  # who looks something up is told; an answer is not held up
+            log.warning("memory of %s: %s", agent.id, exc)
+
+    def rest(self) -> None:
+        """Watch no files any longer."""
+        if self._memories:
+            self._memories.rest()
+
+    async def reload(self) -> None:
+        """Go on with another config."""
+        if self._memories:
+            await self._memories.reload()
+
+    async def close(self) -> None:
+        """Let go of every index."""
+        if self._memories:
+            await self._memories.close()
+
+    def _spent(self, loop: asyncio.AbstractEventLoop, paid: "Paid") -> None:
+        """Comes on a thread of memory's; the store is written from the loop."""
+        usage = Usage(input=paid.tokens, cost=paid.cost_usd)
+        call = Spent(RUN, "", paid.provider, paid.model, self._clock.now_ms(), usage)
+        try:
+            loop.call_soon_threadsafe(self._begin_noting, call)
+        except RuntimeError:  # the program is over
+            log.warning("what %s took for vectors was not noted", paid.provider)
+
+    def _begin_noting(self, call: Spent) -> None:
+        noting = self._note(call)
+        try:
+            self._group.create_task(noting, name="spent on memory")
+        except RuntimeError:  # the program is about to end
+            noting.close()
+            log.warning("what %s took for vectors was not noted", call.provider)
+
+    async def _note(self, call: Spent) -> None:
+        try:
+            async with self._store.commit() as unit:
+                unit.add_spent(call)
+        except StoreError as exc:
+            log.warning("what %s took for vectors was not noted: %s", call.provider, exc)
+
+
+def _has_notes(workspace: Path) -> bool:
+    return any(os.path.lexists(workspace / name) for name in _SIGNS)

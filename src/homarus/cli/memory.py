@@ -1,0 +1,310 @@
+"""`homarus memory`: what an agent remembers, looked at, searched, read and written.
+
+Needs no gateway. Where one serves the same state, both have the index open, and each sees what the
+other has done. Whoever types here is the agent's own person: nothing is kept from them.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import click
+
+from homarus.cli.memory_place import Which, find_memories, find_memory, open_memory, which_options
+from homarus.cli.memory_show import (
+    Bar,
+    Looked,
+    Trial,
+    check_query,
+    compared_by,
+    looked_json,
+    print_rows,
+    show_nothing,
+    show_report,
+    show_results,
+    show_skipped,
+    show_status,
+    show_written,
+    warn_notes,
+)
+from homarus.cli.reach import as_json_option
+from homarus.core.errors import HomarusError, UserError
+
+if TYPE_CHECKING:
+    from homarus.core.message import Json
+    from homarus.memory.base import Answer, Ask, Progress, Status
+    from homarus.memory.index import Report
+    from homarus.memory.keeper import AgentMemory
+    from homarus.memory.place import Place
+
+T = TypeVar("T")
+_MAX_TEXT_BYTES = 1 << 20
+
+
+@click.group("memory")
+def command() -> None:
+    """Search, read and write what an agent remembers; say how its index is."""
+
+
+def _ask_options(made: Callable[..., T]) -> Callable[..., T]:
+    for name, kind, told in (
+        ("--max-chars", click.IntRange(min=1), "Results of so many characters in all."),
+        ("--min-score", click.FloatRange(0, 1), "Only results at least that good."),
+        ("--max-results", click.IntRange(1, 1000), "At most so many."),
+    ):
+        made = click.option(name, type=kind, help=told)(made)
+    return click.option(
+        "--mode",
+        type=click.Choice(["lines", "passages"]),
+        default="lines",
+        help="Single lines with their neighbours (usual), or whole passages.",
+    )(made)
+
+
+@command.command("search")
+@click.argument("query")
+@_ask_options
+@which_options
+@as_json_option
+def search_command(
+    query: str,
+    mode: Literal["lines", "passages"],
+    max_results: int | None,
+    min_score: float | None,
+    max_chars: int | None,
+    which: Which,
+    *,
+    as_json: bool,
+) -> None:
+    """Find what answers a question, with the lines it stands in."""
+    check_query(query)
+    place = find_memory(which)
+    ask = _ask(place, mode, max_results, min_score, max_chars)
+
+    async def look(memory: "AgentMemory", bar: "Progress") -> "Answer":
+        await _bring(memory, bar)
+        return await memory.search(query, ask)
+
+    answer = _work(place, look)
+    if as_json:
+        from homarus.memory.wire import answer_json
+
+        _print_json(answer_json(answer))
+        return
+    warn_notes(answer.notes, answer.fallback)
+    shown = show_results(answer) if answer.results else show_nothing(query)
+    click.echo("\n".join(shown))
+
+
+@command.command("index")
+@click.option("--force", is_flag=True, help="Read every file again.")
+@which_options
+@as_json_option
+def index_command(which: Which, *, force: bool, as_json: bool) -> None:
+    """Bring the index to what the files say."""
+    place = find_memory(which)
+    began_s = time.monotonic()
+
+    async def bring(memory: "AgentMemory", bar: "Progress") -> "tuple[Report, Status]":
+        report = await memory.sync(force=force, progress=bar)
+        return report, await memory.status()
+
+    report, status = _work(place, bring)
+    took_s = time.monotonic() - began_s
+    if as_json:
+        from homarus.memory.wire import report_json, status_json
+
+        took = {"tookMs": round(took_s * 1000)}
+        _print_json({**report_json(report), **took, "status": status_json(status)})
+        return
+    warn_notes([status.why], status.fallback)
+    click.echo("\n".join(show_report(report, took_s, compared_by(status))))
+
+
+@command.command("status")
+@click.option("--deep", is_flag=True, help="Also try what turns text into vectors.")
+@click.option("--index", "first", is_flag=True, help="Bring the index up to date first.")
+@which_options
+@as_json_option
+def status_command(which: Which, *, deep: bool, first: bool, as_json: bool) -> None:
+    """Say what is indexed, by what, and what is left out and why."""
+    found = [_look_at(place, deep=deep, first=first) for place in find_memories(which)]
+    if as_json:
+        _print_json({"agents": [looked_json(one) for one in found]})
+        return
+    for number, looked in enumerate(found):
+        if number:
+            click.echo("")
+        print_rows(show_status(looked))
+        for line in show_skipped(looked.skipped):
+            click.echo(line)
+
+
+def _look_at(place: "Place", *, deep: bool, first: bool) -> Looked:
+    from homarus.memory.source import Skipped, find_notes
+
+    if not place.workspace.is_dir():
+        return Looked(place, problem="there is no workspace; homarus setup makes it")
+    size = place.database.stat().st_size if place.database.exists() else None
+    found = find_notes(place.workspace, place.extra())
+    skipped = tuple(one for one in found if isinstance(one, Skipped))
+
+    async def look(memory: "AgentMemory", bar: "Progress") -> Looked:
+        if not first:
+            return Looked(place, await memory.status(), size, skipped)
+        report = await memory.sync(progress=bar)
+        status = replace(await memory.status(), notes=())  # the names stand below
+        return Looked(place, status, size, report.skipped)
+
+    try:
+        looked = _work(place, look)
+    except UserError as exc:  # of one agent: the others are told of all the same
+        return Looked(place, problem=str(exc))
+    return replace(looked, trial=_try_embedder(place)) if deep else looked
+
+
+def _try_embedder(place: "Place") -> Trial:
+    """Have one short text turned into a vector by whatever would do so."""
+    from homarus.memory.embed.choose import choose
+
+    chosen = choose(place, tell=lambda _text: None)
+    tried = tuple((one.provider, one.outcome) for one in chosen.tried)
+    embedder = chosen.embedder
+    if embedder is None:
+        return Trial(chosen.fallback is None, f"nothing to try: {chosen.why}", tried)
+    began_s = time.monotonic()
+    try:
+        vector = embedder.embed_question("Is anybody there?")
+        model = embedder.model
+    except HomarusError as exc:
+        return Trial(False, str(exc), tried)  # noqa: FBT003 - it failed
+    finally:
+        embedder.close()
+    took_ms = round((time.monotonic() - began_s) * 1000)
+    told = f"{model.provider} {model.name} gave {len(vector)} numbers after {took_ms} ms"
+    return Trial(True, told, tried)  # noqa: FBT003 - it did
+
+
+@command.command("get")
+@click.argument("path")
+@click.option("--from", "from_line", type=click.IntRange(min=1), help="Begin at this line.")
+@click.option("--lines", type=click.IntRange(min=1), help="So many lines.")
+@which_options
+@as_json_option
+def get_command(
+    path: str, from_line: int | None, lines: int | None, which: Which, *, as_json: bool
+) -> None:
+    """Print a note, or some lines of it."""
+    place = find_memory(which)
+    found = _work(place, lambda memory, _bar: memory.get(path, from_line=from_line, lines=lines))
+    if as_json:
+        from homarus.memory.wire import excerpt_json
+
+        _print_json(excerpt_json(found))
+    else:
+        click.echo(found.text)
+
+
+@command.command("write")
+@click.argument("text")
+@click.option("--to", metavar="PATH", help="This note instead of today's: MEMORY.md, memory/….md.")
+@which_options
+@as_json_option
+def write_command(text: str, to: str | None, which: Which, *, as_json: bool) -> None:
+    """Add TEXT to today's note; - reads it from standard input."""
+    words = _text_of(text)
+    place = find_memory(which)
+    written = _work(place, lambda memory, _bar: memory.write(words, to=to))
+    if as_json:
+        from homarus.memory.wire import written_json
+
+        _print_json(written_json(written))
+    else:
+        click.echo(show_written(written))
+
+
+def _text_of(text: str) -> str:
+    if text == "-":
+        data = sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1)
+        if len(data) > _MAX_TEXT_BYTES:
+            raise UserError("that is more than 1 MB", fix="put the file into memory/ yourself")
+        text = data.decode("utf-8", "replace")
+    if not text.strip():
+        raise UserError("there is nothing to write", fix='homarus memory write "WORDS"')
+    return text
+
+
+@command.command("bench-stdio")
+@_ask_options
+@which_options
+def bench_command(
+    mode: Literal["lines", "passages"],
+    max_results: int | None,
+    min_score: float | None,
+    max_chars: int | None,
+    which: Which,
+) -> None:
+    """Answer questions that are JSON lines, {"id", "query", "k"}, as `search` does."""
+    from homarus.cli.memory_stdio import serve
+
+    place = find_memory(which)
+    ask = _ask(place, mode, max_results, min_score, max_chars)
+
+    async def answer(memory: "AgentMemory", bar: "Progress") -> None:
+        await _bring(memory, bar)
+        status = await memory.status()
+        warn_notes([compared_by(status), status.why], status.fallback)
+        await serve(memory, ask, sys.stdin.buffer, sys.stdout)
+
+    _work(place, answer)
+
+
+async def _bring(memory: "AgentMemory", bar: "Progress") -> None:
+    """Bring the index up to date, however long it takes: a conversation would not wait."""
+    if memory.place.search.sync.on_search:
+        await memory.sync(progress=bar)
+
+
+def _ask(
+    place: "Place",
+    mode: Literal["lines", "passages"],
+    max_results: int | None,
+    min_score: float | None,
+    max_chars: int | None,
+) -> "Ask":
+    """How to search: what was typed, else what the config says."""
+    from homarus.memory.base import Ask
+
+    query = place.search.query
+    return Ask(
+        mode=mode,
+        max_results=max_results or query.max_results,
+        max_injected_chars=max_chars,
+        min_score=query.min_score if min_score is None else min_score,
+    )
+
+
+def _work(place: "Place", do: Callable[["AgentMemory", Bar], Awaitable[T]]) -> T:
+    """Do something with an open memory. Ctrl-C ends it soon, and leaves the index as it was."""
+    log = logging.getLogger("homarus")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())  # what is wrong is printed
+    bar = Bar()
+
+    async def main() -> T:
+        try:
+            async with open_memory(place) as memory:
+                return await do(memory, bar)
+        finally:
+            bar.clear()
+
+    return asyncio.run(main())
+
+
+def _print_json(told: "Json") -> None:
+    click.echo(json.dumps(told, ensure_ascii=False))

@@ -1,0 +1,235 @@
+"""What `homarus memory` shows: results with citations, a table of its state, how far it is."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.config.paths import shorten
+from homarus.core.errors import UserError
+from homarus.core.message import Json
+from homarus.core.text import one_line, reveal
+from homarus.core.value import dataclass
+
+if TYPE_CHECKING:
+    from homarus.memory.base import Answer, Fallback, Status, Written
+    from homarus.memory.index import Report
+    from homarus.memory.place import Place
+    from homarus.memory.results import Result
+    from homarus.memory.source import Skipped
+
+_NAMED = 10  # of files that are skipped: the rest are counted
+_PATIENCE_S = 0.3  # what is done sooner needs no bar
+_REDRAW_S = 0.1
+_WIDTH = 24
+
+
+def by_whom(provider: str, model: str) -> str:
+    """What compared the texts, in words."""
+    if provider in {"", "none"}:
+        return "words only"
+    return f"words and {provider} {model}".rstrip()
+
+
+def compared_by(status: "Status") -> str:
+    """The same of an index: where no line has a vector, what makes them did not."""
+    made = status.vectors or not status.files
+    return by_whom(status.provider, status.model) if made else by_whom("", "")
+
+
+def show_results(answer: "Answer") -> Iterator[str]:
+    """Snippets with where they stand, best first."""
+    for result in answer.results:
+        yield f"{reveal(result.citation)}  {result.score:.2f}{_source(result)}"
+        yield from (f"  {reveal(line)}" for line in result.snippet.splitlines())
+        yield ""
+    count = len(answer.results)
+    told = f"{count} result{'s' if count != 1 else ''}, {by_whom(answer.provider, answer.model)}"
+    yield told if answer.backend == "builtin" else f"{told}, {answer.backend}"
+
+
+def _source(result: "Result") -> str:
+    return "" if result.source == "memory" else f"  ({result.source})"
+
+
+def show_nothing(query: str) -> Iterator[str]:
+    """What to do when there is no result."""
+    yield f"Nothing found for {one_line(query)!r}."
+    yield "  → homarus memory status says what is indexed"
+    yield "  → homarus memory index --force reads everything again"
+
+
+def show_fallback(fallback: "Fallback | None") -> str:
+    """Why something else answered, or nothing."""
+    return f"{fallback.wanted} could not be used: {reveal(fallback.why)}" if fallback else ""
+
+
+def show_report(report: "Report", took_s: float, by: str) -> Iterator[str]:
+    """What indexing did."""
+    if report.rebuilt:
+        yield f"The index was made anew: {reveal(report.rebuilt)}."
+    count, gone = len(report.indexed), len(report.removed)
+    parts = [f"{_counted(count, 'file')} indexed", f"{report.unchanged} unchanged"]
+    parts += [f"{gone} gone"] if gone else []
+    parts.append(_counted(report.lines, "line"))
+    parts += [f"{report.embedded:,} embedded"] if report.embedded else []
+    yield f"{', '.join(parts)} in {took_s:.1f} s ({by})."
+    if report.unembedded:
+        why = reveal(report.problem)
+        yield f"{_counted(report.unembedded, 'line')} found by words only, until later: {why}"
+    yield from show_skipped(report.skipped)
+    if report.inexact:
+        names = ", ".join(reveal(path) for path in report.inexact[:_NAMED])
+        yield f"Not UTF-8 throughout, read as well as it can be: {names}{_more(report.inexact)}"
+
+
+def show_skipped(skipped: "Iterable[Skipped]") -> Iterator[str]:
+    """Files that are not in the index, by name."""
+    listed = list(skipped)
+    if listed:
+        yield f"{_counted(len(listed), 'file')} skipped:"
+    for one in listed[:_NAMED]:
+        yield f"  {reveal(one.path)}  {reveal(one.why)}"
+    if len(listed) > _NAMED:
+        yield f"  and {len(listed) - _NAMED:,} more (--json names all of them)"
+
+
+def _more(names: tuple[str, ...]) -> str:
+    return f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+
+
+def show_written(written: "Written") -> str:
+    """Where words stand now."""
+    last = f"-L{written.end_line}" if written.end_line != written.start_line else ""
+    where = f"{reveal(written.path)}#L{written.start_line}{last}"
+    return f"Written to {where}." if written.added else f"It stands there already: {where}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """All that `status` found out about one memory; without a status `problem` says why."""
+
+    place: "Place"
+    status: "Status | None" = None
+    size_bytes: int | None = None  # of the index, before it was looked at
+    skipped: "tuple[Skipped, ...]" = ()
+    trial: "Trial | None" = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of turning a text into a vector; `tried` is what was passed over before."""
+
+    ok: bool
+    told: str
+    tried: tuple[tuple[str, str], ...] = ()
+
+
+def show_status(looked: Looked) -> Iterator[tuple[str, str]]:
+    """The rows of a table."""
+    place, status, size = looked.place, looked.status, looked.size_bytes
+    yield "agent", place.agent
+    yield "workspace", shorten(place.workspace, place.home)
+    if status is None:
+        yield "problem", reveal(looked.problem)
+        return
+    told = f" ({size / 1_000_000:.1f} MB)" if size is not None else " (new)"
+    yield "index", shorten(place.database, place.home) + told
+    yield "backend", status.backend
+    yield "compares", compared_by(status)
+    yield "because", reveal(status.why)
+    yield "sources", ", ".join(status.sources)
+    held = f"{_counted(status.files, 'file')}, {_counted(status.lines, 'line')}"
+    held = f"{held}, {_counted(status.chunks, 'passage')}"
+    yield "holds", f"{held}, {_counted(status.vectors, 'vector')}"
+    yield "state", _state(status)
+    yield "fallback", show_fallback(status.fallback)
+    yield "problem", reveal(status.problem)
+    for note in status.notes:
+        yield "note", reveal(note)
+    if looked.trial:
+        yield from ((f"not {name}", reveal(why)) for name, why in looked.trial.tried)
+        yield "trial", reveal(looked.trial.told)
+
+
+def looked_json(looked: Looked) -> dict[str, Json]:
+    """The same, for programs."""
+    from homarus.memory.wire import skipped_json, status_json
+
+    place, status = looked.place, looked.status
+    told: dict[str, Json] = status_json(status) if status else {"problem": looked.problem}
+    if trial := looked.trial:
+        tried = [{"provider": name, "why": why} for name, why in trial.tried]
+        told["embedding"] = {"ok": trial.ok, "told": trial.told, "tried": tried}
+    return {
+        "agentId": place.agent,
+        "workspaceDir": str(place.workspace),
+        "dbPath": str(place.database),
+        **told,
+        "dbBytes": looked.size_bytes,
+        "skipped": [skipped_json(one) for one in looked.skipped],
+    }
+
+
+def _state(status: "Status") -> str:
+    if not status.files:
+        return "nothing is indexed"
+    told = "files changed since it was made" if status.dirty else "up to date"
+    return f"{told}; words of it were looked for, and found" if status.tested else told
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """A table without what is empty."""
+    listed = [(name, text) for name, text in rows if text]
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, text in listed:
+        click.echo(f"{name:<{width}}  {text}")
+
+
+def check_query(text: str) -> str:
+    """Words to look for."""
+    if not text.strip():
+        raise UserError("there is nothing to look for", fix='homarus memory search "WORDS"')
+    return text
+
+
+class Bar:
+    """How far indexing is, on a terminal, once it takes a while; elsewhere nothing.
+
+    Called from the memory's own thread.
+    """
+
+    def __init__(self, *, live: bool | None = None) -> None:
+        self._live = sys.stderr.isatty() if live is None else live
+        self._next_s = time.monotonic() + _PATIENCE_S
+        self._shown = 0
+
+    def __call__(self, done: int, whole: int, what: str) -> None:
+        now_s = time.monotonic()
+        if not self._live or not whole or now_s < self._next_s:
+            return
+        self._next_s = now_s + _REDRAW_S
+        full = _WIDTH * min(done, whole) // whole
+        line = f"[{'#' * full:.<{_WIDTH}}] {done:,} of {whole:,}  {one_line(what, 40)}"
+        click.echo(f"\r{line:<{self._shown}}", err=True, nl=False)
+        self._shown = len(line)
+
+    def clear(self) -> None:
+        """Take it off the screen."""
+        if self._shown:
+            click.echo(f"\r{'':<{self._shown}}\r", err=True, nl=False)
+            self._shown = 0
+
+
+def warn_notes(notes: Iterable[str], fallback: "Fallback | None") -> None:
+    """What a person should know beside the results."""
+    for note in (*notes, show_fallback(fallback)):
+        if note:
+            click.echo(reveal(note), err=True)

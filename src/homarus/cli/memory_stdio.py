@@ -1,0 +1,80 @@
+"""`homarus memory bench-stdio`: questions in as JSON lines, answers out, in one process.
+
+    {"id": "q1", "query": "When did Ada move?", "k": 10}
+    {"id": "q1", "results": [{"path": …, "startLine": …}], "ms": 3.1}
+
+A line that cannot be read is answered with an error, and the next one is read.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
+
+from homarus.core.errors import HomarusError, UserError
+from homarus.core.message import Json
+from homarus.memory.wire import result_json
+
+if TYPE_CHECKING:
+    from homarus.memory.base import Ask
+    from homarus.memory.keeper import AgentMemory
+
+MAX_LINE_BYTES: Final = 1 << 20
+_MAX_RESULTS = 1000
+
+
+async def serve(memory: "AgentMemory", ask: "Ask", source: BinaryIO, sink: TextIO) -> None:
+    """Answer until the questions end. Each answer is written before the next is read."""
+    for line in _lines(source):
+        if line is not None and not line.strip():
+            continue
+        told = await _answer(memory, ask, line)
+        sink.write(json.dumps(told, ensure_ascii=False) + "\n")
+        sink.flush()
+
+
+def _lines(source: BinaryIO) -> Iterator[bytes | None]:
+    """Lines, and None for one that is too long."""
+    while line := source.readline(MAX_LINE_BYTES):
+        if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = source.readline(MAX_LINE_BYTES)
+        yield None
+
+
+async def _answer(memory: "AgentMemory", ask: "Ask", line: bytes | None) -> dict[str, Json]:
+    known: Json = None
+    try:
+        asked = _read(line)
+        known = asked.get("id")
+        query, k = _checked(asked, ask.max_results)
+        began_s = time.perf_counter()
+        answer = await memory.search(query, replace(ask, max_results=k))
+    except HomarusError as exc:
+        return {"id": known, "error": exc.message}
+    took_ms = round((time.perf_counter() - began_s) * 1000, 3)
+    return {"id": known, "results": [result_json(one) for one in answer.results], "ms": took_ms}
+
+
+def _read(line: bytes | None) -> dict[str, Json]:
+    if line is None:
+        raise UserError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+    try:
+        asked = json.loads(line)
+    except (ValueError, RecursionError):
+        raise UserError("a line is not JSON") from None
+    if not isinstance(asked, dict):
+        raise UserError("a line is not a JSON object")
+    return asked
+
+
+def _checked(asked: dict[str, Json], usual: int) -> tuple[str, int]:
+    query, k = asked.get("query"), asked.get("k", usual)
+    if not isinstance(query, str) or not query.strip():
+        raise UserError("query must be words")
+    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= _MAX_RESULTS:
+        raise UserError(f"k must be a whole number from 1 to {_MAX_RESULTS}")
+    return query, k

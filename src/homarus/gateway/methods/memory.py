@@ -1,0 +1,143 @@
+"""What agents remember, for the person's own clients, who see all of it.
+
+Whoever may write to an agent may search its memory, since they could ask the agent; who may only
+watch conversations may not read private notes. Nothing of memory is loaded before it is asked for.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from homarus.config.resolve import agent_settings, default_agent
+from homarus.core.errors import InvalidRequest, ToolError
+from homarus.core.message import Json
+from homarus.gateway.method import Call, Params, method
+from homarus.gateway.params import Count, Name, Words
+
+if TYPE_CHECKING:
+    from homarus.memory.keeper import AgentMemory
+
+_MAX_RESULTS = 1000
+
+
+class StatusParams(Params):
+    """Whose memory; without an id that of the agent who answers when none is named."""
+
+    agent_id: Name | None = None
+
+
+@method("memory.status", scope="read", params=StatusParams, advertised=False)
+async def status(call: Call, params: StatusParams) -> Json:
+    """What is indexed, by what, and whether it is up to date."""
+    memory = await _memory(call, params.agent_id)
+    found = await memory.status()
+    from homarus.memory.wire import status_json
+
+    return status_json(found)
+
+
+class SearchParams(StatusParams):
+    """A question, and how much of an answer is wanted."""
+
+    query: Annotated[str, Field(min_length=1, max_length=10_000)]
+    mode: Literal["lines", "passages"] = "lines"
+    max_results: Annotated[int, Field(ge=1, le=_MAX_RESULTS)] | None = None
+    min_score: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_chars: Count | None = None
+
+
+@method("memory.search", scope="write", params=SearchParams, advertised=False)
+async def search(call: Call, params: SearchParams) -> Json:
+    """Lines or passages that answer a question, with where they stand, best first."""
+    if not params.query.strip():
+        raise InvalidRequest("invalid memory.search params: at query: there is nothing to look for")
+    memory = await _memory(call, params.agent_id)
+    from homarus.memory.base import Ask
+    from homarus.memory.wire import answer_json
+
+    usual = memory.place.search.query
+    ask = Ask(
+        mode=params.mode,
+        max_results=params.max_results or usual.max_results,
+        max_injected_chars=params.max_chars,
+        min_score=usual.min_score if params.min_score is None else params.min_score,
+    )
+    return answer_json(await memory.search(params.query, ask))
+
+
+class GetParams(StatusParams):
+    """Which note, and which lines of it."""
+
+    path: Name
+    from_: Annotated[Count | None, Field(alias="from")] = None
+    lines: Count | None = None
+
+
+@method("memory.get", scope="write", params=GetParams, advertised=False)
+async def get(call: Call, params: GetParams) -> Json:
+    """A note, or some lines of it, word for word."""
+    memory = await _memory(call, params.agent_id)
+    with _as_request():
+        found = await memory.get(params.path, from_line=params.from_, lines=params.lines)
+    from homarus.memory.wire import excerpt_json
+
+    return excerpt_json(found)
+
+
+class WriteParams(StatusParams):
+    """What to remember, and in which note; without one, today's."""
+
+    text: Words
+    path: Name | None = None
+
+
+@method("memory.write", scope="write", params=WriteParams, advertised=False)
+async def write(call: Call, params: WriteParams) -> Json:
+    """Add to a note what does not stand there yet."""
+    if not params.text.strip():
+        raise InvalidRequest("invalid memory.write params: at text: there is nothing to write")
+    memory = await _memory(call, params.agent_id)
+    with _as_request():
+        written = await memory.write(params.text, to=params.path)
+    from homarus.memory.wire import written_json
+
+    return written_json(written)
+
+
+class IndexParams(StatusParams):
+    """`force` reads every file again."""
+
+    force: bool = False
+
+
+@method("memory.index", scope="admin", params=IndexParams, advertised=False)
+async def index(call: Call, params: IndexParams) -> Json:
+    """Bring the index to what the files say."""
+    memory = await _memory(call, params.agent_id)
+    report = await memory.sync(force=params.force)
+    from homarus.memory.wire import report_json
+
+    return report_json(report)
+
+
+async def _memory(call: Call, agent_id: str | None) -> "AgentMemory":
+    """The memory of an agent; UnknownName says the nearest when there is none of that name."""
+    host = call.host
+    config = host.loaded.config
+    agent = agent_settings(config, host.paths, agent_id or default_agent(config)).id
+    # Some megabytes of code, once: the loop does not wait for them.
+    await asyncio.to_thread(import_module, "homarus.memory.keeper")
+    return host.memories.of(agent)
+
+
+@contextmanager
+def _as_request() -> Iterator[None]:
+    """What would be told to a model is, here, what a client asked for wrongly."""
+    try:
+        yield
+    except ToolError as exc:
+        raise InvalidRequest(exc.message, fix=exc.fix) from None

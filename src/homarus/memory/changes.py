@@ -1,0 +1,107 @@
+"""Which notes changed: by their size and times, or by their hash when those say nothing."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import apsw
+
+from homarus.core.value import dataclass
+from homarus.memory.source import Content, Note, Skipped, read_note
+from homarus.store.query import select
+
+_RECENT_NS = 2_000_000_000  # a file written this shortly before a look may change within its time
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the index knows of a note without reading it."""
+
+    hash: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    looked_ns: int
+    owner: str
+    audience: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A note that is not in the index as it is now."""
+
+    note: Note
+    content: Content
+    looked_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A file whose times changed and whose bytes did not."""
+
+    path: str
+    mtime_ns: int
+    ctime_ns: int
+    looked_ns: int
+
+
+def read_known(db: apsw.Connection) -> dict[str, Known]:
+    """Every note in the index, by its path."""
+    rows = select(
+        db,
+        "SELECT path, hash, size, mtime_ns, ctime_ns, looked_ns, owner, audience"
+        " FROM notes JOIN files USING (path)",
+    )
+    return {str(path): Known(*rest) for path, *rest in rows}
+
+
+class Changes:
+    """What a look at the files found; only those that may have changed are read."""
+
+    def __init__(self, known: Mapping[str, Known], found: Sequence[Note | Skipped]) -> None:
+        self._known = known
+        self.notes = [one for one in found if isinstance(one, Note)]
+        self.skipped = [one for one in found if isinstance(one, Skipped)]
+        here = {note.path for note in self.notes}
+        self.gone = [path for path in known if path not in here]
+        self.suspects = [note for note in self.notes if not _is_same(note, known.get(note.path))]
+
+    def read(self, note: Note) -> Change | Touched | Skipped:
+        """One of the suspects, as it is now."""
+        looked_ns = time.time_ns()
+        content = read_note(note)
+        if isinstance(content, Skipped):
+            return content
+        known = self._known.get(note.path)
+        if known and content.hash == known.hash and _is_seen_alike(note, known):
+            return Touched(note.path, content.mtime_ns, content.ctime_ns, looked_ns)
+        return Change(note, content, looked_ns)
+
+    def changed(self) -> Iterator[Change]:
+        """The suspects that are notes with other words than the index has."""
+        for note in self.suspects:
+            found = self.read(note)
+            if isinstance(found, Change):
+                yield found
+
+
+def _is_same(note: Note, known: Known | None) -> bool:
+    if known is None:
+        return False
+    if note.made:
+        return note.made.is_same(known.size, known.mtime_ns) and _is_seen_alike(note, known)
+    try:
+        status = os.lstat(note.file)
+    except OSError:
+        return False
+    return (
+        status.st_mtime_ns == known.mtime_ns
+        and status.st_size == known.size
+        and status.st_ctime_ns == known.ctime_ns
+        and known.looked_ns - known.mtime_ns > _RECENT_NS
+        and _is_seen_alike(note, known)
+    )
+
+
+def _is_seen_alike(note: Note, known: Known) -> bool:
+    return (note.owner, note.audience) == (known.owner, known.audience)

@@ -1,0 +1,259 @@
+"""The file an index is in: opened, sealed, judged, and put away when it is damaged.
+
+SQLite notices damage only where it trips over it, and a changed byte in a word, a number or a list
+of lines trips nobody: the answer is wrong, or empty. So a database has a *seal* beside it
+(`<agent>.sqlite-seal`): its size and the checksum of every byte, written when a sync is done and
+its log is empty, and broken before the next commit, since only what was committed goes from the
+log into the file. The file is compared with its seal when it is opened, and when its size or time
+changed under us: 15 ms for 56 MB. Without a seal (somebody was killed after a commit) SQLite looks
+at its own structure.
+
+What is damaged, deleted or not ours is Corrupt. It held nothing that its files do not.
+"""
+
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from homarus.core.errors import Corrupt, StoreError
+from homarus.memory import schema
+from homarus.store.failure import Translated, store_error
+from homarus.store.query import select
+
+BUSY_MS: Final = 30_000
+_BLOCK_BYTES = 1 << 20
+_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "cache_size = -16000")
+
+_Identity = tuple[int, int, int, int]
+
+
+class Database:
+    """One connection to an index, used by one thread at a time."""
+
+    def __init__(self, path: Path, busy_ms: int = BUSY_MS) -> None:
+        self.path = path
+        self.rebuilt = ""  # why it was made anew, until somebody is told
+        self.opened = 0
+        self._busy_ms = busy_ms
+        self._is_sealed = False
+        self._seen: _Identity | None = None
+        self.db = self._open()
+
+    def close(self) -> None:
+        if not self._is_sealed:
+            self.seal()
+        self.db.close()
+
+    def _open(self) -> apsw.Connection:
+        """Open it, or make it; one that cannot be read is made anew."""
+        try:
+            return self._connect()
+        except Corrupt as exc:
+            self._put_away(f"the index was damaged ({exc.message})")
+        return self._connect()
+
+    def renew(self, exc: Corrupt) -> None:
+        """Open it again, from nothing when it is damaged."""
+        self.db.close()
+        if isinstance(exc, _Replaced):
+            self.db = self._open()
+            return
+        self._put_away(f"the index was damaged ({exc.message})")
+        self.db = self._connect()
+
+    def _put_away(self, why: str) -> None:
+        self.rebuilt = why
+        self._seen = None
+        with _disk(self.path):
+            for suffix in ("", "-wal", "-shm", "-seal"):
+                _beside(self.path, suffix).unlink(missing_ok=True)
+
+    def _connect(self) -> apsw.Connection:
+        with _disk(self.path), Translated(self.path), self._suspicious():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._judge_seal()
+            db = apsw.Connection(str(self.path))
+            try:
+                self.path.chmod(0o600)
+                db.set_busy_timeout(self._busy_ms)
+                for pragma in _PRAGMAS:
+                    select(db, f"PRAGMA {pragma}")
+                self._judge_structure(db)
+                self._make(db)
+                self._seen = self._identity()
+                self.opened += 1
+            except BaseException:
+                db.close()
+                raise
+        return db
+
+    def _make(self, db: apsw.Connection) -> None:
+        if schema.is_made(db):
+            return
+        with _transaction(db):
+            if not schema.is_made(db):  # another process was here first
+                schema.make(db)
+
+    def look(self) -> None:
+        """See that this is still the file, and that nobody changed a byte of it. Costs a stat."""
+        now = self._identity()
+        if now == self._seen:
+            return
+        if now is None:
+            raise Corrupt(f"{self.path} is gone")
+        if self._seen is None or now[:2] != self._seen[:2]:
+            raise _Replaced(f"{self.path} was made anew by another process")
+        with _disk(self.path):
+            self._judge_seal()
+        self._seen = now
+
+    def _identity(self) -> _Identity | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Everything read inside is of one generation."""
+        with Translated(self.path), self._suspicious():
+            self.look()
+            self.db.execute("BEGIN")
+            try:
+                yield self.db
+            finally:
+                if self.db.in_transaction:
+                    self.db.execute("COMMIT")
+
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """One transaction, taken at its beginning: two writers wait for each other."""
+        with Translated(self.path), self._suspicious(), _transaction(self.db):
+            yield self.db
+            self._break_seal()
+
+    # The seal. It is written and broken by who holds the write lock.
+
+    def seal(self) -> None:
+        """Say what the file's bytes are. Left for later while somebody reads from the log."""
+        self.db.set_busy_timeout(0)
+        try:
+            self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            with _transaction(self.db):
+                if self._log_bytes() == 0:
+                    self._write_seal(_sum(self.path))
+        except (apsw.Error, OSError):
+            return  # what was committed is; the next sync seals it
+        finally:
+            self.db.set_busy_timeout(self._busy_ms)
+            self._seen = self._identity()
+
+    def _write_seal(self, told: str) -> None:
+        place = _beside(self.path, "-seal")
+        draft = _beside(self.path, f"-seal.{os.getpid()}")
+        draft.write_text(told, encoding="ascii")
+        draft.chmod(0o600)
+        draft.replace(place)
+        self._is_sealed = True
+
+    def _break_seal(self) -> None:
+        self._is_sealed = False
+        with _disk(self.path):
+            _beside(self.path, "-seal").unlink(missing_ok=True)
+
+    def _read_seal(self) -> str:
+        try:
+            return _beside(self.path, "-seal").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return ""
+
+    def _log_bytes(self) -> int:
+        try:
+            return _beside(self.path, "-wal").stat().st_size
+        except OSError:
+            return 0
+
+    @contextmanager
+    def _suspicious(self) -> Iterator[None]:
+        """Text that is none, a day that is none, a table without a column: damage, or a bug.
+
+        It is a bug when every byte is as we left it; then nothing is thrown away.
+        """
+        try:
+            yield
+        except (ValueError, apsw.SQLError, apsw.ConstraintError, apsw.MismatchError) as exc:
+            told = self._read_seal()
+            if told and not self._log_bytes() and _sum(self.path) == told:
+                raise
+            raise Corrupt(f"{self.path} is damaged: {exc}") from exc
+
+    def _judge_seal(self) -> None:
+        told = self._read_seal()
+        self._is_sealed = bool(told)
+        if not told or _sum(self.path) == told:
+            return
+        if self._read_seal() == told:  # nobody wrote meanwhile
+            raise Corrupt(f"{self.path} is not as it was left")
+
+    def _judge_structure(self, db: apsw.Connection) -> None:
+        """As far as can be told without a seal: the pages, and the numbers that lead to lines."""
+        if self._is_sealed:
+            return
+        told = str(select(db, "PRAGMA quick_check(1)")[0][0])
+        if told != "ok":
+            raise Corrupt(f"{self.path} is damaged: {told.splitlines()[-1]}")
+        if schema.is_made(db) and not schema.is_sound(db):
+            raise Corrupt(f"{self.path} has other lines than notes")
+
+
+class _Replaced(Corrupt):
+    """There is another file of that name: not ours to throw away."""
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _sum(path: Path) -> str:
+    """The size and checksum of a file; those of nothing when it is not there."""
+    size = crc = 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK_BYTES):
+                size += len(block)
+                crc = zlib.crc32(block, crc)
+    except FileNotFoundError:
+        pass
+    return f"{size} {crc:08x}\n"
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """The system's errors as ours."""
+    try:
+        yield
+    except PermissionError as exc:
+        raise StoreError(
+            f"cannot write {path}: {exc.strerror}",
+            fix="check the owner and permissions of the folder",
+        ) from exc
+    except OSError as exc:
+        raise store_error(exc, path) from exc
+
+
+@contextmanager
+def _transaction(db: apsw.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # SQLite ends it itself when the disk is full
+            db.execute("ROLLBACK")
+        raise

@@ -1,0 +1,178 @@
+"""Writing things down: lines at the end of a note, once.
+
+    written = write_note(place, "Ann moved to Kiel.", audience=audience)
+
+Words that stand in the note already are not written again: whoever does not know whether they
+were can simply do it again. What others write at the same time is kept.
+"""
+
+import fcntl
+import os
+import re
+import threading
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from homarus.config.log import redact
+from homarus.config.zone import day_in
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.memory.base import Written
+from homarus.memory.linkless import beneath
+from homarus.memory.notes import locate
+from homarus.memory.place import Place
+from homarus.memory.view import PRIVATE, SHARED, audience_of_path, day_note, folder_of
+from homarus.tools.guard import Beneath, Changed
+from homarus.tools.pathname import shown
+
+MAX_TEXT_CHARS: Final = 16_000
+MAX_FILE_BYTES: Final = 1_000_000
+_TRIES = 20
+_WAIT_S = 5.0
+_WRITING = threading.Lock()
+_MARK = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+")
+_OWN_FORM = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)])|#{1,6})\s|\s{2,}\S")  # an item, a heading
+_KEY_BLOCK = "-----BEGIN"
+
+
+def write_note(
+    place: Place, text: str, path: str = "", day: date | None = None, audience: str = PRIVATE
+) -> Written:
+    """Add lines to the day's note, or to the one that is named; what is missing is made.
+
+    A conversation that is not private writes in its own folder, or in the shared one.
+    """
+    items = _items(text)
+    today = day.isoformat() if day else day_in(place.timezone, time.time_ns() // 1_000_000)
+    name = _target(place, path, today, audience)
+    heading = "" if path else f"# {today}\n\n"
+    folder = beneath(place.workspace)
+    with _alone(place.workspace):
+        for _ in range(_TRIES):
+            try:
+                return _add(folder, name, heading, items)
+            except Changed:
+                continue
+    raise ToolError(f"{shown(name)} is being changed all the time", fix="try again")
+
+
+def _target(place: Place, path: str, today: str, audience: str) -> str:
+    """The note that is meant, if this audience may write there."""
+    if not path:
+        return day_note(today, audience)
+    spot = locate(place, path, writing=True)
+    if audience == PRIVATE or audience_of_path(spot.name) in {audience, SHARED}:
+        return spot.name
+    raise ToolDenied(
+        f"{shown(path)} is not for notes of this conversation",
+        fix=f"leave path out, or name a file in {folder_of(audience)}/ or {folder_of(SHARED)}/",
+    )
+
+
+def _items(text: str) -> list[str]:
+    """What is noted, one item a line."""
+    if len(text) > MAX_TEXT_CHARS:
+        raise ToolError(f"{len(text)} characters are too many for a note: {MAX_TEXT_CHARS} fit")
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        broken = f"U+{ord(text[exc.start]):04X}"
+        raise ToolError(f"the text holds half a character ({broken})") from None
+    if _KEY_BLOCK in text and redact(text) != text:
+        raise ToolDenied("a private key is not for notes", fix="say where it is kept instead")
+    lines = (_visible(line).rstrip() for line in text.splitlines())
+    items = [
+        line if _OWN_FORM.match(line) else f"- {line.strip()}" for line in lines if line.strip()
+    ]
+    if not any(_words(item) for item in items):
+        raise ToolError("there is nothing to note", fix="give the text")
+    return items
+
+
+def _visible(line: str) -> str:
+    return "".join(ch for ch in line if ch == "\t" or unicodedata.category(ch) != "Cc")
+
+
+def _words(line: str) -> str:
+    """A line as it is compared: without its list mark, whatever the white space."""
+    plain = unicodedata.normalize("NFC", line)
+    return " ".join((_MARK.sub("", plain, count=1) if _MARK.match(plain) else plain).split())
+
+
+def _add(folder: Beneath, name: str, heading: str, items: list[str]) -> Written:
+    try:
+        with folder.open_read(name) as opened:
+            before = opened.file.read(MAX_FILE_BYTES + 1)
+            return _append(folder, name, before, items, seen=opened.stat)
+    except ToolError as exc:
+        if not isinstance(exc.__cause__, FileNotFoundError):
+            raise
+    return _append(folder, name, heading.encode(), items, seen=None)
+
+
+def _append(
+    folder: Beneath, name: str, before: bytes, items: list[str], *, seen: os.stat_result | None
+) -> Written:
+    if b"\0" in before:
+        raise ToolError(f"{shown(name)} is not text", fix="name another file")
+    gap = "" if before.endswith(b"\n") or not before else "\n"
+    known = _lines_by_words(before)
+    new = {words: item for item in reversed(items) if (words := _words(item)) not in known}
+    if not new:
+        at = [known[_words(item)] for item in items]
+        return Written(name, min(at), max(at), added=False)
+    added = [item for item in items if new.pop(_words(item), None)]
+    data = before + "\n".join([gap + added[0], *added[1:], ""]).encode()
+    if len(data) > MAX_FILE_BYTES:
+        raise ToolError(
+            f"{shown(name)} is full: {MAX_FILE_BYTES} bytes fit", fix="name another file"
+        )
+    folder.write_atomic(name, data, seen=seen, new=seen is None)
+    first = before.count(b"\n") + len(gap) + 1
+    return Written(name, first, first + len(added) - 1)
+
+
+def _lines_by_words(data: bytes) -> dict[str, int]:
+    """Where each line of a file stands first."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(data.decode("utf-8-sig", "replace").split("\n"), 1):
+        found.setdefault(_words(line), number)
+    return found
+
+
+@contextmanager
+def _alone(workspace: Path) -> Iterator[None]:
+    """One writer at a time, also of several programs.
+
+    Who waits too long, or has a disk without locks, goes on: a note that changed meanwhile is
+    noticed.
+    """
+    until = time.monotonic() + _WAIT_S
+    with _WRITING:
+        try:
+            descriptor = os.open(workspace, os.O_RDONLY)
+        except OSError as exc:
+            raise ToolError(
+                f"the workspace {workspace} cannot be opened: {exc.strerror}",
+                fix="run: homarus setup",
+            ) from exc
+        try:
+            while not _lock(descriptor) and time.monotonic() < until:
+                time.sleep(0.01)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

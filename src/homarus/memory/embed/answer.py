@@ -1,0 +1,25 @@
+"""Reading what a service answered: JSON by a model of it, with finite numbers only."""
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Part(BaseModel):
+    """A part of an answer; what is not named is not looked at."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
+
+
+P = TypeVar("P", bound=Part)
+
+
+def read_part(kind: type[P], data: bytes | str) -> P:
+    """An answer as a value; ValueError, without a word of what it held, when it is none."""
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        told = f"{where}: {first['msg']}" if where else str(first["msg"])
+        raise ValueError(told) from None

@@ -1,0 +1,93 @@
+"""A sentence model by its name, run by the `fastembed` package, which fetches what it lacks.
+
+With a folder (`local.modelPath`) nothing is fetched. The package knows which model wants to be
+told that a text is a question.
+"""
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from homarus.core.errors import MissingExtra, StoreError, UnknownName, Unreachable
+from homarus.core.text import nearest, one_line
+from homarus.memory.embed.base import Model
+
+DEFAULT: Final = "BAAI/bge-small-en-v1.5"
+_BATCH = 16
+# Known without loading the package.
+_DIMS: dict[str, int] = {DEFAULT: 384, "sentence-transformers/all-MiniLM-L6-v2": 384}
+
+
+class FastEmbed:
+    """One model, in the weights' cache or in a folder of its own."""
+
+    def __init__(self, name: str, cache_dir: Path, folder: Path | None = None) -> None:
+        if importlib.util.find_spec("fastembed") is None:
+            raise MissingExtra("a sentence model by its name", "fastembed")
+        self._name, self._cache_dir, self._folder = name, cache_dir, folder
+
+    @property
+    def model(self) -> Model:
+        """What the vectors are of; a rare model's size is looked up in the package."""
+        dims = _DIMS.get(self._name) or int(self._described["dim"])
+        # Weights of one's own are not those that the name stands for.
+        folder = str(self._folder.resolve()) if self._folder else ""
+        key = hashlib.sha256(folder.encode()).hexdigest()[:12] if folder else ""
+        return Model("fastembed", self._name, dims, key)
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Vectors of notes."""
+        if not texts:
+            return []
+        return _listed(self._model.passage_embed(list(texts), batch_size=_BATCH))
+
+    def embed_question(self, text: str) -> list[float]:
+        """The vector of a question."""
+        return _listed(self._model.query_embed(text))[0]
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        from fastembed import TextEmbedding
+
+        known: dict[str, dict[str, Any]] = {
+            one["model"].lower(): one for one in TextEmbedding.list_supported_models()
+        }
+        found = known.get(self._name.lower())
+        if found is None:
+            names = [one["model"] for one in known.values()]
+            raise UnknownName("model of fastembed", self._name, nearest(self._name, names))
+        return found
+
+    @cached_property
+    def _model(self) -> Any:
+        from fastembed import TextEmbedding
+
+        described = self._described
+        options: dict[str, Any] = {"threads": 1, "providers": ["CPUExecutionProvider"]}
+        if self._folder is not None:
+            needed = (described["model_file"], "tokenizer.json", "tokenizer_config.json")
+            for name in needed:
+                if not (self._folder / name).is_file():
+                    fix = f"put the files of {self._name} there, or unset local.modelPath"
+                    raise StoreError(f"there is no {self._folder / name}", fix=fix)
+            options["specific_model_path"] = str(self._folder)
+        try:
+            return TextEmbedding(described["model"], str(self._cache_dir), **options)
+        except (OSError, ValueError) as exc:
+            raise Unreachable(
+                f"fastembed cannot have {self._name}: {one_line(str(exc), 200)}",
+                fix="check the network for the first use, or name a folder in local.modelPath",
+            ) from exc
+
+
+def _listed(vectors: Iterable[Any]) -> list[list[float]]:
+    """Vectors of length 1, whatever the model gave."""
+    import numpy as np
+
+    made = np.array(list(vectors), dtype=np.float32)
+    lengths = np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-9)
+    units: list[list[float]] = (made / lengths).tolist()
+    return units

@@ -1,0 +1,200 @@
+"""Google's Gemini embeddings: told which text is a question, in one request for many."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.jobs import (
+    MAX_JOB_TEXTS,
+    Jobs,
+    Look,
+    Parts,
+    Read,
+    ask_briefly,
+    ask_json,
+    ask_whole,
+    checked_id,
+)
+from homarus.memory.embed.link import Link
+from homarus.memory.embed.remote import Kind, Limits
+
+BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+DEFAULT: Final = "gemini-embedding-001"
+# Numbers of a vector, and USD per million tokens. 001 makes 3,072 numbers unless it is asked for
+# fewer; the first 768 are nearly as good, and four times as many lines fit into memory.
+MODELS: Final[Mapping[str, tuple[int, float]]] = {
+    "gemini-embedding-001": (768, 0.15),
+    "text-embedding-004": (768, 0.0),
+}
+_SHORTENED: Final = frozenset({"gemini-embedding-001"})
+# 100 texts; 2,048 tokens for one, and what is beyond is not looked at.
+LIMITS: Final = Limits(max_texts=100, max_chars=200_000, max_text_chars=8_000)
+_KINDS: Mapping[Kind, str] = {"note": "RETRIEVAL_DOCUMENT", "question": "RETRIEVAL_QUERY"}
+_MAX_INLINE_BYTES = 18 << 20  # Google takes 20 MB with a job
+_OVER = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"})
+
+
+class _Vector(Part):
+    values: tuple[float, ...] = ()
+
+
+class _Usage(Part):
+    promptTokenCount: int | None = None  # noqa: N815 - Google's own name
+
+
+class _Answer(Part):
+    embeddings: list[_Vector]
+    usageMetadata: _Usage | None = None  # noqa: N815 - Google's own name
+
+
+class _One(Part):
+    embedding: _Vector | None = None
+    tokenCount: int | str | None = None  # noqa: N815 - Google's own name
+
+
+class _Line(Part):
+    response: _One | None = None
+    error: Any = None
+
+
+class _Lines(Part):
+    inlinedResponses: tuple[_Line, ...] = ()  # noqa: N815 - Google's own name
+
+
+class _Output(Part):
+    inlinedEmbedContentResponses: _Lines | None = None  # noqa: N815 - Google's own name
+
+
+class _State(Part):
+    state: str = ""
+    output: _Output | None = None
+
+
+class _Operation(Part):
+    name: str
+    done: bool = False
+    metadata: _State | None = None
+    response: _Output | None = None
+    error: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiWire:
+    """`POST /models/<model>:batchEmbedContents`."""
+
+    model: str
+    key_header: str = "x-goog-api-key"
+    unknown_fix: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"/models/{self.model}:batchEmbedContents"
+
+    @property
+    def jobs(self) -> Jobs | None:
+        return GeminiJobs(self)
+
+    def body(self, texts: Sequence[str], kind: Kind) -> bytes:
+        """The request."""
+        return json.dumps({"requests": [self.request(text, kind) for text in texts]}).encode()
+
+    def request(self, text: str, kind: Kind) -> dict[str, Any]:
+        """What is asked for one text."""
+        asked: dict[str, Any] = {
+            "model": f"models/{self.model}",
+            "content": {"parts": [{"text": text}]},
+            "taskType": _KINDS[kind],
+        }
+        if self.model in _SHORTENED:
+            asked["outputDimensionality"] = MODELS[self.model][0]
+        return asked
+
+    def read(self, data: bytes) -> Read:
+        """The answer."""
+        answer = read_part(_Answer, data)
+        used = answer.usageMetadata
+        tokens = used.promptTokenCount if used else None
+        return Read([list(one.values) for one in answer.embeddings], tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiJobs:
+    """`asyncBatchEmbedContent`: the texts go with the job and the vectors come with its state."""
+
+    wire: GeminiWire
+    max_texts: int = MAX_JOB_TEXTS
+    max_bytes: int = _MAX_INLINE_BYTES
+    price_share: float = 0.5
+
+    async def submit(self, link: Link, parts: Parts) -> str:
+        """Begin a job with all texts, one after the other."""
+        asked = [
+            {"request": self.wire.request(text, "note")} for part in parts.values() for text in part
+        ]
+        batch = {"displayName": "memory", "inputConfig": {"requests": {"requests": asked}}}
+        path = f"/models/{self.wire.model}:asyncBatchEmbedContent"
+        told = read_part(_Operation, await ask_json(link, "POST", path, {"batch": batch}))
+        return checked_id(told.name.removeprefix("batches/"))
+
+    async def look(self, link: Link, job: str) -> Look:
+        """How it is doing. The answer of one that is over is large, and read by `results`."""
+        # The state of a job comes with all of its vectors: there is no smaller question.
+        data = await ask_whole(link, "GET", f"/batches/{checked_id(job)}", self.max_texts)
+        told = read_part(_Operation, data)
+        state = told.metadata.state if told.metadata else ""
+        state = state.removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+        if not (told.done or state in _OVER):
+            return Look(over=False)
+        trouble = one_line(json.dumps(told.error), 160) if told.error else f"it is {state}"
+        output = (told.metadata and told.metadata.output) or told.response
+        return Look(over=True, output=job if output else "", trouble=trouble)
+
+    async def results(self, link: Link, look: Look, parts: Parts) -> dict[int, Read]:
+        """The parts of which every text has its vector."""
+        data = await ask_whole(link, "GET", f"/batches/{look.output}", self.max_texts)
+        told = read_part(_Operation, data)
+        output = (told.metadata and told.metadata.output) or told.response
+        held = output.inlinedEmbedContentResponses if output else None
+        lines = held.inlinedResponses if held else ()
+        if len(lines) != sum(map(len, parts.values())):
+            raise ValueError(f"{len(lines)} answers for {sum(map(len, parts.values()))} texts")
+        found: dict[int, Read] = {}
+        at = 0
+        for number, part in parts.items():
+            read = _read_lines(lines[at : at + len(part)])
+            at += len(part)
+            if read:
+                found[number] = read
+        await ask_briefly(link, "DELETE", f"/batches/{look.output}")
+        if not found:
+            raise ValueError(_first_error(lines))
+        return found
+
+    async def cancel(self, link: Link, job: str) -> None:
+        """Call a job off."""
+        await ask_json(link, "POST", f"/batches/{checked_id(job)}:cancel", {})
+
+
+def _read_lines(lines: Sequence[_Line]) -> Read | None:
+    vectors: list[list[float]] = []
+    tokens = 0
+    for line in lines:
+        if line.error or line.response is None or line.response.embedding is None:
+            return None
+        vectors.append(list(line.response.embedding.values))
+        told = str(line.response.tokenCount or 0)
+        tokens += int(told) if told.isascii() and told.isdigit() else 0
+    return Read(vectors, tokens or None)
+
+
+def _first_error(lines: Sequence[_Line]) -> str:
+    told = next((line.error for line in lines if line.error), "no text of it has a vector")
+    return one_line(json.dumps(told), 160)
+
+
+def base_of(base_url: str) -> str:
+    """Google's own address, of one that may name its OpenAI dialect."""
+    return base_url.rstrip("/").removesuffix("/openai")

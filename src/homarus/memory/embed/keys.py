@@ -1,0 +1,59 @@
+"""How the services that embed are reached: the address and the key that chat has for them, too.
+
+The key is found as chat finds it: auth profiles, the configuration, the environment. A login is
+passed over: what chat may do with it, embedding may not.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from homarus.config.paths import Paths
+from homarus.core.clock import SystemClock
+from homarus.memory.embed.link import Access, Accesses, Key
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+    from homarus.providers.credentials import Candidate, Credentials
+
+# What chat calls those whom `memorySearch.provider` names otherwise.
+CHAT_NAMES: Final[Mapping[str, str]] = {"gemini": "google"}
+_LOGIN = "oauth"
+
+
+def read_accesses(config: "Config", paths: Paths, env: Mapping[str, str], agent: str) -> Accesses:
+    """A function from the name of an embedding provider to its access. Looks when it is called."""
+
+    def access(provider: str) -> Access:
+        from homarus.providers.catalog import entry_of
+        from homarus.providers.credentials import open_credentials
+
+        name = CHAT_NAMES.get(provider, provider)
+        entry = entry_of(config, name)
+        credentials = open_credentials(config, env, paths, agent, SystemClock())
+        usable = (one for one in credentials.candidates(name) if one.kind != _LOGIN)
+        found = next(usable, None)
+        return Access(
+            base_url=(entry and entry.base_url) or "",
+            headers=dict(entry.headers) if entry else {},
+            key=Key(_where(credentials, found), found.secret) if found else None,
+        )
+
+    return access
+
+
+def _where(credentials: "Credentials", candidate: "Candidate") -> str:
+    """The place of a key, as a person would look for it."""
+    entries = credentials.entries(candidate.provider)
+    entry = next((one for one in entries if one.profile.id == candidate.profile_id), None)
+    if entry is None or entry.file is None:
+        return entry.place if entry else candidate.profile_id
+    return f"the auth profile {candidate.profile_id}"
+
+
+def given_key(where: str, secret: str) -> Key:
+    """A key that stands in the configuration."""
+
+    async def fetch() -> str:
+        return secret
+
+    return Key(where, fetch)

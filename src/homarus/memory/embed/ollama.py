@@ -1,0 +1,67 @@
+"""Embeddings of a local Ollama server."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from homarus.core.value import dataclass
+from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.jobs import Jobs, Read
+from homarus.memory.embed.remote import Kind, Limits
+
+BASE_URL: Final = "http://127.0.0.1:11434"
+DEFAULT: Final = "nomic-embed-text"
+# Numbers of a vector; nothing is paid. Of another model, the first answer tells.
+MODELS: Final[Mapping[str, tuple[int, float]]] = {
+    "nomic-embed-text": (768, 0.0),
+    "mxbai-embed-large": (1024, 0.0),
+    "all-minilm": (384, 0.0),
+    "bge-m3": (1024, 0.0),
+    "embeddinggemma": (768, 0.0),
+}
+LIMITS: Final = Limits(max_texts=64, max_chars=100_000, max_text_chars=8_000)
+# What a model wants to read before a text, as its makers trained it.
+_BEFORE: Mapping[str, Mapping[Kind, str]] = {
+    "nomic-embed-text": {"note": "search_document: ", "question": "search_query: "},
+    "mxbai-embed-large": {
+        "question": "Represent this sentence for searching relevant passages: ",
+    },
+}
+
+
+class _Answer(Part):
+    embeddings: list[list[float]]
+    prompt_eval_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OllamaWire:
+    """`POST /api/embed`; a text that is too long is cut by the server."""
+
+    model: str
+    path: str = "/api/embed"
+    key_header: str = "Authorization"
+
+    @property
+    def unknown_fix(self) -> str:
+        return f"run `ollama pull {self.model}`"
+
+    @property
+    def jobs(self) -> Jobs | None:
+        return None
+
+    def body(self, texts: Sequence[str], kind: Kind) -> bytes:
+        """The request."""
+        before = _BEFORE.get(self.model.partition(":")[0], {}).get(kind, "")
+        said = [before + text for text in texts]
+        return json.dumps({"model": self.model, "input": said, "truncate": True}).encode()
+
+    def read(self, data: bytes) -> Read:
+        """The answer."""
+        answer = read_part(_Answer, data)
+        return Read(answer.embeddings, answer.prompt_eval_count)
+
+
+def root_of(base_url: str) -> str:
+    """The server's own address, of one that may name its OpenAI dialect."""
+    return base_url.rstrip("/").removesuffix("/v1").removesuffix("/api")

@@ -1,0 +1,84 @@
+"""OpenAI's embeddings, and those of any server that answers as OpenAI does."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from homarus.core.value import dataclass
+from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
+from homarus.memory.embed.jobs import Jobs, Read
+from homarus.memory.embed.remote import Kind, Limits
+
+BASE_URL: Final = "https://api.openai.com/v1"
+DEFAULT: Final = "text-embedding-3-small"
+# Numbers of a vector, and USD per million tokens.
+MODELS: Final[Mapping[str, tuple[int, float]]] = {
+    "text-embedding-3-small": (1536, 0.02),
+    "text-embedding-3-large": (3072, 0.13),
+    "text-embedding-ada-002": (1536, 0.10),
+}
+# 2,048 texts and 300,000 tokens are its own limits; 8,192 tokens for one text.
+LIMITS: Final = Limits(max_texts=512, max_chars=400_000, max_text_chars=16_000)
+
+
+class _Item(Part):
+    index: int | None = None
+    embedding: list[float]
+
+
+class _Usage(Part):
+    prompt_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+class _Answer(Part):
+    data: list[_Item]
+    usage: _Usage | None = None
+
+
+def read_list(data: bytes) -> Read:
+    """A list of numbered vectors, in the order of their numbers."""
+    answer = read_part(_Answer, data)
+    numbers = [item.index for item in answer.data]
+    items = list(answer.data)
+    if any(number is not None for number in numbers):
+        if sorted(number for number in numbers if number is not None) != list(range(len(items))):
+            raise ValueError("its vectors are numbered wrongly")
+        items.sort(key=lambda item: item.index or 0)
+    used = answer.usage
+    tokens = (used.total_tokens or used.prompt_tokens) if used else None
+    return Read([item.embedding for item in items], tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIWire:
+    """`POST /embeddings`."""
+
+    model: str
+    has_jobs: bool = True  # servers that stand in for OpenAI have none
+    path: str = "/embeddings"
+    key_header: str = "Authorization"
+    unknown_fix: str = ""
+
+    def body(self, texts: Sequence[str], kind: Kind) -> bytes:
+        """The request."""
+        return json.dumps(self._body(texts)).encode()
+
+    def read(self, data: bytes) -> Read:
+        """The answer."""
+        return read_list(data)
+
+    @property
+    def jobs(self) -> Jobs | None:
+        """The Batch API: half the price."""
+        if not self.has_jobs:
+            return None
+        return FileJobs(
+            line=lambda texts: {"method": "POST", "url": ENDPOINT, "body": self._body(texts)},
+            request={"endpoint": ENDPOINT, "completion_window": "24h"},
+            read=read_list,
+        )
+
+    def _body(self, texts: Sequence[str]) -> dict[str, Any]:
+        return {"model": self.model, "input": list(texts), "encoding_format": "float"}

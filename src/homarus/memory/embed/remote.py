@@ -1,0 +1,284 @@
+"""An embedder behind HTTP: what OpenAI's, Google's, Voyage's and Ollama's have in common.
+
+Texts are sent in parts that the service takes, answers are checked number by number, and what was
+paid is told. It keeps a small event loop of its own, as memory's thread has none.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+
+from homarus.config.memory import Batch
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import ContextOverflow, ProviderError
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.memory.embed.base import Model, Paid, Paying, Telling, unpaid
+from homarus.memory.embed.jobs import MAX_JOB_TEXTS, Bundle, Jobs, Read, run_jobs
+from homarus.memory.embed.link import Access, Link, Patience, identity
+
+Kind: TypeAlias = Literal["note", "question"]
+T = TypeVar("T")
+
+QUESTION_S: Final = 4.0
+_MIN_JOB_TEXTS = 200  # fewer are sent at once: a job takes minutes at best
+_JOB_TEXTS_AT_ONCE = 2 * MAX_JOB_TEXTS
+_TEXTS_AT_ONCE = 256
+_SHORTEST_CHARS = 200  # a text that does not fit at this length fits at none
+_NUMBER_BYTES = 40
+_MOST_DIMS = 16_384
+_SHORTEST = 1e-150  # what is shorter has too few digits left to point anywhere
+_CHARS_PER_TOKEN = 4
+_MAX_FAILED_JOBS = 2
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a service takes in one request."""
+
+    max_texts: int = 100
+    max_chars: int = 200_000
+    max_text_chars: int = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """One model of one service. `dims` 0: the first answer tells. A price is USD per million."""
+
+    provider: str
+    model: str
+    access: Access
+    dims: int = 0
+    price: float = 0.0
+    limits: Limits = Limits()
+    batch: Batch = Batch.model_construct()
+    question_s: float = QUESTION_S
+    weight: float = 1.0
+
+
+class Wire(Protocol):
+    """How one vendor is asked."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def key_header(self) -> str: ...
+
+    @property
+    def unknown_fix(self) -> str:
+        """What to do when the service does not know the model; empty: the usual."""
+        ...
+
+    @property
+    def jobs(self) -> Jobs | None: ...
+
+    def body(self, texts: Sequence[str], kind: Kind) -> bytes: ...
+
+    def read(self, data: bytes) -> Read:
+        """The vectors of an answer; ValueError when it is none."""
+        ...
+
+
+class Remote:
+    """An embedder whose model runs elsewhere: the texts are sent there."""
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        wire: Wire,
+        *,
+        paid: Paying = unpaid,
+        tell: Telling = _log.warning,
+        clock: Clock | None = None,
+    ) -> None:
+        self._hosted, self._wire, self._paid, self._tell = hosted, wire, paid, tell
+        self._dims = hosted.dims
+        self._runner: asyncio.Runner | None = None
+        self._mark = identity(hosted.access)
+        self._failed_jobs = 0
+        self._open_jobs: dict[str, str] = {}
+        self._link = Link(
+            hosted.provider,
+            hosted.model,
+            hosted.access,
+            clock or SystemClock(),
+            key_header=wire.key_header,
+            unknown_fix=wire.unknown_fix,
+        )
+
+    @property
+    def model(self) -> Model:
+        """What the vectors are of. Of a model nobody here knows, the service is asked once."""
+        hosted = self._hosted
+        if not self._dims:
+            self._run(self._request(["size"], "note", Patience()))
+        return Model(hosted.provider, hosted.model, self._dims, self._mark, hosted.weight)
+
+    @property
+    def texts_at_once(self) -> int:
+        return _JOB_TEXTS_AT_ONCE if self._uses_jobs else _TEXTS_AT_ONCE
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Vectors of notes."""
+        said = {at: text for at, text in enumerate(map(self._clean, texts)) if text}
+        made = self._run(self._notes(list(said.values()))) if said else []
+        found = dict(zip(said, made, strict=True))
+        nothing = [0.0] * (0 if len(found) == len(texts) else self.model.dims)
+        return [found.get(at, nothing) for at in range(len(texts))]
+
+    def embed_question(self, text: str) -> list[float]:
+        """The vector of a question, soon or not at all."""
+        said = self._clean(text)
+        if not said:
+            return [0.0] * self.model.dims
+        seconds = self._hosted.question_s
+        patience = Patience(attempts=2, each_s=seconds, whole_s=seconds, longest_wait_s=1.0)
+        return self._run(self._part([said], "question", patience))[0]
+
+    def close(self) -> None:
+        """Hang up, and let go of the loop."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            with runner:
+                runner.run(self._link.close())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(work)
+
+    def _clean(self, text: str) -> str:
+        """What is sent of a text: whole characters, and no more than are taken."""
+        kept = text.strip()[: self._hosted.limits.max_text_chars]
+        return kept.encode("utf-8", "replace").decode("utf-8")
+
+    # One request after the other
+
+    async def _notes(self, texts: list[str]) -> list[list[float]]:
+        parts = list(cut_parts(texts, self._hosted.limits))
+        found: dict[int, list[list[float]]] = {}
+        if self._uses_jobs and len(texts) >= _MIN_JOB_TEXTS:
+            found = await self._by_jobs(parts)
+        made: list[list[float]] = []
+        for number, part in enumerate(parts):
+            had = found.get(number)
+            made += await self._part(part, "note", Patience()) if had is None else had
+        return made
+
+    async def _part(self, texts: list[str], kind: Kind, patience: Patience) -> list[list[float]]:
+        """Vectors of a part; what does not fit is sent in two, a single text is shortened."""
+        try:
+            return await self._request(texts, kind, patience)
+        except ContextOverflow:
+            if len(texts) > 1:
+                half = len(texts) // 2
+                first = await self._part(texts[:half], kind, patience)
+                return first + await self._part(texts[half:], kind, patience)
+            if len(texts[0]) <= _SHORTEST_CHARS:
+                raise
+            return await self._part([texts[0][: len(texts[0]) // 2]], kind, patience)
+
+    async def _request(self, texts: list[str], kind: Kind, patience: Patience) -> list[list[float]]:
+        data = await self._link.ask(
+            "POST",
+            self._wire.path,
+            self._wire.body(texts, kind),
+            patience=patience,
+            max_bytes=(1 << 20) + len(texts) * (self._dims or _MOST_DIMS) * _NUMBER_BYTES,
+        )
+        try:
+            read = self._wire.read(data)
+        except ValueError as exc:
+            raise self._link.unusable(_told(data, exc)) from None
+        self._pay(texts, read.tokens, self._hosted.price)
+        return self._checked(read.vectors, len(texts))
+
+    def _pay(self, texts: Sequence[str], tokens: int | None, price: float) -> None:
+        guessed = tokens is None
+        count = sum(map(len, texts)) // _CHARS_PER_TOKEN + 1 if tokens is None else tokens
+        cost_usd = count * price / 1_000_000
+        hosted = self._hosted
+        self._paid(Paid(hosted.provider, hosted.model, len(texts), count, cost_usd, guessed))
+
+    def _checked(self, vectors: list[list[float]], count: int) -> list[list[float]]:
+        """Vectors of length 1; an error when they are not as many or as long as they must be."""
+        if len(vectors) != count:
+            raise self._link.unusable(f"{len(vectors)} vectors for {count} texts")
+        if not self._dims:
+            dims = len(vectors[0])
+            if not 0 < dims <= _MOST_DIMS:
+                raise self._link.unusable(f"a vector of {dims} numbers")
+            self._dims = dims
+        for vector in vectors:
+            if len(vector) != self._dims:
+                raise self._link.unusable(f"a vector of {len(vector)} numbers, not {self._dims}")
+        made = [to_unit(vector) for vector in vectors]
+        if None in made:
+            raise self._link.unusable("a vector with numbers that are none")
+        return [vector for vector in made if vector is not None]
+
+    # By the vendor's batch service
+
+    @property
+    def _uses_jobs(self) -> bool:
+        asked = self._hosted.batch.enabled and self._wire.jobs is not None
+        return asked and self._failed_jobs < _MAX_FAILED_JOBS
+
+    async def _by_jobs(self, parts: list[list[str]]) -> dict[int, list[list[float]]]:
+        """The parts that jobs brought; the others are asked for one by one, which is said."""
+        jobs = self._wire.jobs
+        assert jobs is not None  # noqa: S101 - see _uses_jobs
+        bundle = Bundle(self._link, jobs, self._hosted.batch, self._open_jobs)
+        outcome = await run_jobs(bundle, parts)
+        found: dict[int, list[list[float]]] = {}
+        trouble = outcome.trouble
+        for number, read in outcome.parts.items():
+            self._pay(parts[number], read.tokens, self._hosted.price * jobs.price_share)
+            try:
+                found[number] = self._checked(read.vectors, len(parts[number]))
+            except ProviderError as exc:
+                trouble = trouble or exc.message
+        missing = len(parts) - len(found)
+        self._failed_jobs = 0 if found else self._failed_jobs + 1
+        if missing:
+            why = trouble or "not everything came back"
+            self._tell(
+                f"memory: the batch service of {self._hosted.provider} did not bring"
+                f" {missing} of {len(parts)} parts ({why}); they are embedded one by one"
+            )
+        return found
+
+
+def cut_parts(texts: Sequence[str], limits: Limits) -> Iterator[list[str]]:
+    """Texts in parts that a service takes, by number and by size."""
+    part: list[str] = []
+    chars = 0
+    for text in texts:
+        full = len(part) >= limits.max_texts or chars + len(text) > limits.max_chars
+        if part and full:
+            yield part
+            part, chars = [], 0
+        part.append(text)
+        chars += len(text)
+    if part:
+        yield part
+
+
+def to_unit(vector: Sequence[float]) -> list[float] | None:
+    """A vector of length 1, or of nothing but zeros; None when its numbers are none."""
+    length = math.hypot(*vector)
+    if not math.isfinite(length):
+        return None
+    if length < _SHORTEST:
+        return [0.0] * len(vector)
+    return [number / length for number in vector]
+
+
+def _told(data: bytes, exc: ValueError) -> str:
+    if data.lstrip()[:1] == b"<":
+        return "it is a web page"
+    return one_line(str(exc), 160)

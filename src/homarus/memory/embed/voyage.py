@@ -1,0 +1,63 @@
+"""Voyage's embeddings: as OpenAI's, and told which text is a question."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from homarus.core.value import dataclass
+from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
+from homarus.memory.embed.jobs import Jobs, Read
+from homarus.memory.embed.openai import read_list
+from homarus.memory.embed.remote import Kind, Limits
+
+BASE_URL: Final = "https://api.voyageai.com/v1"
+DEFAULT: Final = "voyage-3.5"
+# Numbers of a vector, and USD per million tokens.
+MODELS: Final[Mapping[str, tuple[int, float]]] = {
+    "voyage-4-large": (1024, 0.12),
+    "voyage-4": (1024, 0.06),
+    "voyage-4-lite": (1024, 0.02),
+    "voyage-3-large": (1024, 0.18),
+    "voyage-3.5": (1024, 0.06),
+    "voyage-3.5-lite": (1024, 0.02),
+    "voyage-3": (1024, 0.06),
+    "voyage-3-lite": (512, 0.02),
+    "voyage-code-3": (1024, 0.18),
+}
+# 1,000 texts; 120,000 tokens for the strictest of these models.
+LIMITS: Final = Limits(max_texts=512, max_chars=200_000, max_text_chars=32_000)
+_KINDS: Mapping[Kind, str] = {"note": "document", "question": "query"}
+
+
+@dataclass(frozen=True, slots=True)
+class VoyageWire:
+    """`POST /embeddings` with an `input_type`; a text that is too long is cut by the service."""
+
+    model: str
+    path: str = "/embeddings"
+    key_header: str = "Authorization"
+    unknown_fix: str = ""
+
+    def body(self, texts: Sequence[str], kind: Kind) -> bytes:
+        """The request."""
+        said = {"model": self.model, "input": list(texts), "input_type": _KINDS[kind]}
+        return json.dumps(said).encode()
+
+    def read(self, data: bytes) -> Read:
+        """The answer."""
+        return read_list(data)
+
+    @property
+    def jobs(self) -> Jobs | None:
+        """The batch service: a third less."""
+        params = {"model": self.model, "input_type": _KINDS["note"]}
+        return FileJobs(
+            line=lambda texts: {"body": {"input": list(texts)}},
+            request={
+                "endpoint": ENDPOINT,
+                "completion_window": "12h",
+                "request_params": params,
+            },
+            read=read_list,
+            price_share=0.67,
+        )

@@ -1,0 +1,160 @@
+"""Past conversations written out as Markdown, for a program that indexes files.
+
+One is `<sessionId>.md`, or `<sessionId>-topic-<topicId>.md`, in `<agent>/qmd/sessions/`: the text
+that the transcript's source makes of it, written when enough was said since. `exported.json`
+beside that folder tells who may see each, and which files are ours to remove.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from homarus.config.paths import expand
+from homarus.core.errors import StoreError
+from homarus.core.value import dataclass
+from homarus.core.whole import replace_whole
+from homarus.memory.place import Place
+from homarus.memory.source import Content, Note
+from homarus.memory.transcripts import FOLDER, UNCLAIMED, Transcripts
+from homarus.store.place import make_folder, stamp_of
+
+_RECORD: Final = "exported.json"
+
+
+class _Exported(BaseModel):
+    """One of the files: who may see it, and the transcript that it was made of."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    audience: str
+    hash: str
+    size: int
+    mtime_ns: int
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    folder: str = ""
+    files: Mapping[str, _Exported] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """What an export did, by names of files; `failed` says why, too."""
+
+    written: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
+    failed: tuple[str, ...] = ()
+
+
+def exports_folder(place: Place) -> Path:
+    """Where they are."""
+    written = place.settings.qmd.sessions.export_dir
+    if not written:
+        return place.agent_folder / "qmd" / FOLDER
+    return expand(written, place.home) if written.startswith("~") else place.workspace / written
+
+
+def export_sessions(place: Place, now_ms: int | None = None) -> Exports:
+    """Write out what is new, remove what is gone or too old; StoreError when nothing can be."""
+    folder, record = exports_folder(place), _read_record(_record_file(place))
+    before = dict(record.files)
+    if record.folder != str(folder):
+        _remove(Path(record.folder), before)
+        before = {}
+    # The key of a conversation is known while it goes on, and forgotten when it is reset.
+    remembered = {f"{FOLDER}/{name}": one.audience for name, one in before.items()}
+    notes = Transcripts(place).notes(remembered, now_ms)
+    try:
+        make_folder(folder)
+    except OSError as exc:
+        raise StoreError(f"{folder} cannot be made: {exc.strerror}") from exc
+    after: dict[str, _Exported] = {}
+    written: list[str] = []
+    failed: list[str] = []
+    for note in notes:
+        name = note.path.removeprefix(f"{FOLDER}/")
+        try:
+            made = _export(note, folder / name, before.get(name))
+        except OSError as exc:
+            failed.append(f"{name}: {exc.strerror}")
+            made = before.get(name)
+        if made:
+            after[name] = made
+            if before.get(name) is None or made.hash != before[name].hash:
+                written.append(name)
+    gone = {name: one for name, one in before.items() if name not in after}
+    _write_record(place, _Record(folder=str(folder), files=after), record)
+    _remove(folder, gone)
+    same = len(after) - len(written)
+    return Exports(tuple(written), tuple(gone), same, tuple(failed))
+
+
+def _export(note: Note, file: Path, before: _Exported | None) -> _Exported | None:
+    """What is there afterwards; None when nothing is said in the conversation."""
+    if note.made is None:
+        return None
+    if before and stamp_of(file) and note.made.is_same(before.size, before.mtime_ns):
+        return before.model_copy(update={"audience": note.audience})
+    content = note.made.read()
+    if not isinstance(content, Content):
+        return None
+    if before is None or before.hash != content.hash or stamp_of(file) is None:
+        replace_whole(file, content.text.encode("utf-8", "replace"))
+    return _Exported(
+        audience=note.audience, hash=content.hash, size=content.size, mtime_ns=content.mtime_ns
+    )
+
+
+def audience_of_export(place: Place, name: str) -> str:
+    """Who may see one of the files; what we did not write is for the agent's own person alone."""
+    file = _record_file(place)
+    stamp = stamp_of(file)
+    record = _record_at(file, stamp.mtime_ns, stamp.inode) if stamp else _Record()
+    if record.folder != str(exports_folder(place)) or name not in record.files:
+        return UNCLAIMED
+    return record.files[name].audience
+
+
+@lru_cache(16)
+def _record_at(file: Path, _mtime_ns: int, _inode: int) -> _Record:
+    return _read_record(file)
+
+
+def _record_file(place: Place) -> Path:
+    return place.agent_folder / "qmd" / _RECORD
+
+
+def _read_record(file: Path) -> _Record:
+    """The record; one that cannot be read counts as none: everything is written again."""
+    try:
+        return _Record.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return _Record()
+
+
+def _write_record(place: Place, record: _Record, before: _Record) -> None:
+    if record == before:
+        return
+    text = json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True)
+    file = _record_file(place)
+    try:
+        make_folder(file.parent)
+        replace_whole(file, f"{text}\n".encode())
+    except OSError as exc:
+        raise StoreError(f"{file} cannot be written: {exc.strerror}") from exc
+
+
+def _remove(folder: Path, files: Mapping[str, _Exported]) -> None:
+    """Only plain names: a record is a file that others could have written."""
+    for name in files:
+        if "/" not in name and name.endswith(".md"):
+            with suppress(OSError):
+                (folder / name).unlink()

@@ -1,0 +1,166 @@
+"""Notes by name: which of them there are, and what stands in one. Never through a link.
+
+    excerpt = read_excerpt(place, "memory/2026-01-31.md", from_line=3, lines=5, view=view)
+
+A name is taken literally. What somebody may not see is answered as what is not there.
+"""
+
+import io
+import unicodedata
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+
+from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.text import nearest
+from homarus.core.value import dataclass
+from homarus.memory.base import Excerpt
+from homarus.memory.linkless import beneath
+from homarus.memory.place import Place
+from homarus.memory.source import MAX_FILE_BYTES, Note, find_notes, shown_name
+from homarus.memory.view import EVERYTHING, View, audience_of_path
+from homarus.tools.lines import Window, read_window
+from homarus.tools.pathname import check_text, shown
+
+MAX_LINES: Final = 2_000
+MAX_BYTES: Final = 20_000
+_ROOTS: Final = ("MEMORY.md", "memory.md")
+_FOLDERS: Final = ("memory", "bank")
+_SNIFFED = 8192
+_MAX_NEAR = 1_000  # names that a mistyped one is compared with
+_WHAT = "memory is MEMORY.md, and .md files in memory/ and bank/"
+
+# What is behind `sessions/` or `qmd/` of a name: its text, or None where this view has none.
+Lookup: TypeAlias = Callable[[str, View], bytes | None]
+_NO_OTHERS: Final[Mapping[str, Lookup]] = {}
+_NOTHING = Window(b"", 0, cut=False, more=0, counted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a name leads: a path beneath a root, and the one spelling of the name."""
+
+    root: Path
+    path: str
+    name: str
+
+    @property
+    def audience(self) -> str:
+        return audience_of_path(self.name)
+
+
+def read_excerpt(
+    place: Place,
+    path: str,
+    from_line: int | None = None,
+    lines: int | None = None,
+    view: View = EVERYTHING,
+    *,
+    others: Mapping[str, Lookup] = _NO_OTHERS,
+) -> Excerpt:
+    """Lines of a note, from 1; a ToolError says why there are none.
+
+    `others` finds what is not a file of memory, by the first part of its name. From beyond the
+    end on there is nothing: an excerpt of no lines.
+    """
+    first = max(1, from_line or 1)
+    most = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
+    name, window = _read(place, path, view, others, lambda file: _look(file, first, most))
+    text = window.data.decode("utf-8-sig" if first == 1 else "utf-8", "replace")
+    if window.cut:
+        text = text.rstrip("\ufffd")  # a character may have been cut in two
+    text = text.replace("\0", "\ufffd").removesuffix("\n")
+    return Excerpt(name, text, first, window.lines, more=bool(window.more) or window.cut)
+
+
+def _look(file: BinaryIO, first: int, most: int) -> Window:
+    try:
+        return read_window(file, first, most, MAX_BYTES)
+    except ToolError:  # it has fewer lines
+        return _NOTHING
+
+
+def _read(
+    place: Place,
+    path: str,
+    view: View,
+    others: Mapping[str, Lookup],
+    look: Callable[[BinaryIO], Window],
+) -> tuple[str, Window]:
+    """A note's own name, and what is seen of it."""
+    check_text(path)
+    head, _, rest = path.removeprefix("./").partition("/")
+    if head in others:
+        parts = _parts(path, rest)
+        found = others[head]("/".join(parts), view) if parts else None
+        if found is None:
+            raise _missing(place, path, view)
+        return "/".join((head, *parts)), look(io.BytesIO(found))
+    spot = locate(place, path)
+    if not view.shows(spot.audience):
+        raise _missing(place, spot.name, view)
+    try:
+        return spot.name, _read_file(spot, look)
+    except ToolError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError | NotADirectoryError):
+            raise _missing(place, spot.name, view) from None
+        raise
+
+
+def _read_file(spot: Spot, look: Callable[[BinaryIO], Window]) -> Window:
+    with beneath(spot.root).open_read(spot.path) as opened:
+        if opened.stat.st_size > MAX_FILE_BYTES:
+            raise ToolError(f"{shown(spot.name)} is larger than {MAX_FILE_BYTES >> 20} MB")
+        if b"\0" in opened.file.read(_SNIFFED):
+            raise ToolError(f"{shown(spot.name)} is not text")
+        opened.file.seek(0)
+        return look(opened.file)
+
+
+def locate(place: Place, path: str, *, writing: bool = False) -> Spot:
+    """What a name means; ToolError or ToolDenied when it means no file of memory.
+
+    Nothing is looked at. What is written is in the workspace.
+    """
+    check_text(path)
+    for extra in () if writing else place.extra():
+        name = shown_name(extra, place.workspace)
+        if path == name:
+            return _checked(Spot(extra.parent, extra.name, name))
+        if path.startswith(f"{name}/") and not extra.is_symlink():
+            inner = "/".join(_parts(path, path[len(name) + 1 :]))
+            return _checked(Spot(extra, inner, f"{name}/{inner}"))
+    parts = _parts(path, path.removeprefix(f"{place.workspace.as_posix()}/"))
+    name = "/".join(parts)
+    if name not in _ROOTS and not (parts[:1] and parts[0] in _FOLDERS and len(parts) > 1):
+        raise ToolDenied(f"{shown(path)} is not memory", fix=_WHAT)
+    return _checked(Spot(place.workspace, name, name))
+
+
+def _checked(spot: Spot) -> Spot:
+    if not spot.name.endswith(".md"):
+        raise ToolDenied(f"{shown(spot.name)} is not a Markdown file", fix=_WHAT)
+    return spot
+
+
+def _parts(path: str, rest: str) -> list[str]:
+    """The components of a name beneath its root: all of them lead down."""
+    if rest.startswith("/"):
+        raise ToolDenied(f"{shown(path)} is not memory", fix=_WHAT)
+    parts = [part for part in rest.split("/") if part not in ("", ".")]
+    if any(not unicodedata.normalize("NFKC", part).strip(" .") for part in parts):
+        raise ToolDenied(f"{shown(path)} leads out of its folder", fix="name a file without ..")
+    if rest.endswith("/"):
+        raise ToolError(f"{shown(path)} is a folder", fix="name a file in it")
+    return parts
+
+
+def _missing(place: Place, name: str, view: View) -> ToolError:
+    """The same words for what is not there and for what is not shown."""
+    found = find_notes(place.workspace, place.extra())
+    seen = [one.path for one in found if isinstance(one, Note) and view.shows(one.audience)]
+    folder = name.rpartition("/")[0]
+    beside = [each for each in seen if each.rpartition("/")[0] == folder]
+    near = nearest(name, (beside or seen)[-_MAX_NEAR:])
+    fix = f"did you mean {' or '.join(map(shown, near))}?" if near else "look with memory_search"
+    return ToolError(f"there is no {shown(name)} in memory", fix=fix)

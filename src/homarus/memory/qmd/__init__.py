@@ -1,0 +1,1 @@
+"""The qmd program as a backend: its collections, its commands, its answers."""

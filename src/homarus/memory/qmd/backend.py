@@ -1,0 +1,367 @@
+"""qmd as a backend: searched within a deadline, brought up to date beside it.
+
+    with closing(Qmd(place)) as qmd:
+        qmd.sync()
+        answer = qmd.search("When did Ada move?", Ask())
+
+An update runs in a thread of its own, so that it can be left alone, and ended. A sync waits for it
+briefly: a small workspace is then up to date, and a large one is answered from the index as it was.
+"""
+
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from homarus.core.errors import HomarusError, NotFound, StoreError
+from homarus.core.text import one_line
+from homarus.core.units import parse_duration_ms
+from homarus.core.value import dataclass
+from homarus.memory.base import Answer, Ask, Progress, Status, unseen
+from homarus.memory.export import export_sessions, exports_folder
+from homarus.memory.index import Report
+from homarus.memory.place import Place
+from homarus.memory.qmd.answers import Reader, Row, needles_of, read_rows, words_of
+from homarus.memory.qmd.collections import PREFIX, Document, find_document
+from homarus.memory.qmd.program import Program, folders_of
+from homarus.memory.qmd.registry import Registry, remove_index
+from homarus.memory.results import Result
+from homarus.memory.view import EVERYTHING, View
+from homarus.store.place import make_folder
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+_SCHEME = "qmd://"
+_TELL_S = 0.2  # how often somebody who waits is told so
+_PATIENCE_S = 0.5  # how long a search waits for an update that is under way
+_MAX_QUESTION_CHARS = 2_000
+_SPARE = 6  # results asked for beyond those wanted: some name files that are gone
+_MANY = 200  # asked for when most may be for other eyes
+_TYPED_SINCE: Final = (2, 1)  # the version since which keywords can be asked for one by one
+_DASHES = re.compile(r"(?<!\S)-+")
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_DAMAGED = re.compile(r"not a database|malformed", re.IGNORECASE)
+_COUNTS = re.compile(r"Indexed: (\d+) new, (\d+) updated, (\d+) unchanged, (\d+) removed")
+_HEADING = re.compile(r"^\[\d+/\d+\] (\S+)", re.MULTILINE)
+_TOTAL = re.compile(r"^\s*Total:\s+(\d+)", re.MULTILINE)
+_VECTORS = re.compile(r"^\s*Vectors:\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question, which collections it is put to, and how long it may take."""
+
+    question: str
+    collections: Sequence[str]
+    count: int
+    limit_ms: int
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        named = (word for one in self.collections for word in ("-c", one))
+        return ("--json", "-n", str(self.count), *named)
+
+
+class Qmd:
+    """One agent's notes in the index of qmd. StoreError when qmd does not do what it should."""
+
+    def __init__(self, place: Place, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._place, self._monotonic = place, monotonic
+        self._settings = place.settings.qmd
+        self._program = Program(place)
+        self._registry = Registry(place, self._program)
+        self._update: threading.Thread | None = None
+        self._opened_s = monotonic()
+        self._updated_s: float | None = None
+        self._embedded_s: float | None = None
+        self._report = Report()
+        self._problem = ""
+        self._failure: HomarusError | None = None
+        self._takes_words: bool | None = None
+
+    def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
+        """Have qmd look at the files, when it is time to; `force` does it now, and waits."""
+        update = self._settings.update
+        is_boot = self._updated_s is None and update.on_boot
+        if force:
+            self._await_update(math.inf, progress)
+        is_due = force or self._is_due()
+        if is_due or not self._is_settled:
+            self._begin_update(is_due=is_due, is_forced=force)
+        must_wait = force or (is_boot and update.wait_for_boot_sync)
+        self._await_update(math.inf if must_wait else _PATIENCE_S, progress)
+        while self._is_updating and not self._is_settled:
+            self._await_update(_PATIENCE_S, progress)
+        if self._failure and (force or not self._is_settled):
+            raise self._failure
+        return self._report
+
+    def search(self, text: str, ask: Ask) -> Answer:
+        """What qmd finds, cut from the files as they are now; only what the view allows."""
+        question = _clean(text)
+        limits = self._settings.limits
+        limit_ms = limits.timeout_ms if ask.timeout_ms is None else ask.timeout_ms
+        if not self._is_settled:
+            self._settle(wait_ms=limit_ms)
+        searched = [one.name for one in self._registry.collections or ()]
+        results: list[Result] = []
+        notes: tuple[str, ...] = ()
+        if question and searched and ask.max_results > 0:
+            count = ask.max_results + _SPARE if ask.view == EVERYTHING else _MANY
+            asked = _Asked(question, searched, count, limit_ms)
+            documents, lost = self._documents(self._mend(lambda: self._ask(asked)), ask.view)
+            results = self._show(question, documents, ask)
+            if lost:
+                notes = (f"{lost} results of qmd name files that are not there",)
+        mode = self._settings.search_mode
+        return Answer(tuple(results), backend="qmd", provider="qmd", model=mode, notes=notes)
+
+    def status(self) -> Status:
+        """What qmd says of its index."""
+        timeout_ms = self._settings.update.command_timeout_ms
+        said = self._program.run("status", timeout_ms=timeout_ms)
+        place, files, vectors = self._place, _TOTAL.search(said), _VECTORS.search(said)
+        sources = ("memory", "sessions") if self._settings.sessions.enabled else ("memory",)
+        return Status(
+            agent=place.agent,
+            workspace=str(place.workspace),
+            database=str(folders_of(place).index),
+            backend="qmd",
+            provider="qmd",
+            model=self._settings.search_mode,
+            files=int(files[1]) if files else 0,
+            lines=0,
+            chunks=0,
+            vectors=int(vectors[1]) if vectors else 0,
+            generation=0,
+            sources=sources,
+            dirty=self._is_updating or self._updated_s is None,
+            tested=self._updated_s is not None and not self._problem,
+            problem=self._problem,
+        )
+
+    def stop(self) -> None:
+        """End what runs, and begin nothing more."""
+        self._program.stop()
+
+    def close(self) -> None:
+        """End what runs."""
+        self._program.stop()
+        self._await_update(math.inf)
+
+    # Questions
+
+    def _ask(self, asked: "_Asked") -> list[Row]:
+        mode = self._settings.search_mode
+        began_s = time.monotonic()
+        said = self._program.run(
+            mode, *asked.within, "--", asked.question, timeout_ms=asked.limit_ms
+        )
+        rows = read_rows(said)
+        if rows:
+            return rows
+        if mode == "vsearch" and not self.status().vectors:
+            why = self._problem or "qmd embed has not run yet"
+            raise StoreError(f"qmd has no vectors: {why}")
+        if mode == "search":
+            spent_ms = int((time.monotonic() - began_s) * 1000)
+            left_ms = max(1, asked.limit_ms - spent_ms) if asked.limit_ms else 0
+            return self._ask_for_words(asked, left_ms)
+        return []
+
+    def _ask_for_words(self, asked: "_Asked", left_ms: int) -> list[Row]:
+        """A file has to have every word of a question: where none has, any of them will do."""
+        words = words_of(asked.question)
+        try:
+            if not words or not self._can_take_words():
+                return []
+            lines = [" ".join(words), *(words if len(words) > 1 else ())]
+            typed = "\n".join(f"lex: {line}" for line in lines)
+            said = self._program.run(
+                "query", "--no-rerank", *asked.within, "--", typed, timeout_ms=left_ms
+            )
+            return read_rows(said)
+        except StoreError as exc:
+            log.debug("qmd took no single words: %s", exc)
+            return []
+
+    def _can_take_words(self) -> bool:
+        """An older qmd would load a model of gigabytes for this."""
+        if self._takes_words is None:
+            timeout_ms = self._settings.update.command_timeout_ms
+            found = _VERSION.search(self._program.run("--version", timeout_ms=timeout_ms))
+            self._takes_words = found is not None and _numbers(found) >= _TYPED_SINCE
+        return self._takes_words
+
+    def _documents(self, rows: Sequence[Row], view: View) -> tuple[list[tuple[Row, Document]], int]:
+        """The files of results that may be shown, and how many results have no file."""
+        known = {one.name for one in self._registry.collections or ()}
+        found: list[tuple[Row, Document]] = []
+        lost = 0
+        seen: set[tuple[int, int]] = set()
+        for row in rows:
+            path = row.file.removeprefix(_SCHEME)
+            if path.partition("/")[0] not in known:
+                continue
+            try:
+                document = find_document(self._place, f"{PREFIX}{path}")
+                status = document.file.stat()
+            except (NotFound, OSError):
+                lost += 1
+                continue
+            same = (status.st_dev, status.st_ino)  # one file by two names, or in two collections
+            if view.shows(document.audience) and same not in seen:
+                seen.add(same)
+                found.append((row, document))
+        return found, lost
+
+    def _show(self, question: str, found: Sequence[tuple[Row, Document]], ask: Ask) -> list[Result]:
+        limits = self._settings.limits
+        reader = Reader(needles_of(question), ask.max_snippet_chars or limits.max_snippet_chars)
+        room = ask.max_injected_chars or limits.max_injected_chars
+        shown: list[Result] = []
+        for row, document in found:
+            if len(shown) == ask.max_results:
+                break
+            if ask.min_score is not None and row.score < ask.min_score:
+                continue
+            result = reader.result(row, document, room)
+            if result:
+                shown.append(result)
+                room -= len(result.snippet)
+        return shown
+
+    # Updates
+
+    @property
+    def _is_updating(self) -> bool:
+        update = self._update
+        return update is not None and update.is_alive()
+
+    def _is_due(self) -> bool:
+        """Whether an update is to begin; every trigger asks, so this says how often is enough."""
+        if self._is_updating:
+            return False
+        update = self._settings.update
+        interval_s = parse_duration_ms(update.interval, "m") / 1000
+        if self._updated_s is None:
+            return update.on_boot or (
+                bool(interval_s) and self._monotonic() - self._opened_s >= interval_s
+            )
+        enough_s = update.debounce_ms / 1000
+        if interval_s:
+            enough_s = min(enough_s, interval_s)
+        return self._monotonic() - self._updated_s >= enough_s
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._registry.collections is not None
+
+    def _begin_update(self, *, is_due: bool, is_forced: bool) -> None:
+        if not self._is_updating:
+            name = f"qmd update {self._place.agent}"
+            work = partial(self._bring_up_to_date, is_due=is_due, is_forced=is_forced)
+            self._update = threading.Thread(target=work, name=name, daemon=True)
+            self._update.start()
+
+    def _await_update(self, seconds: float, progress: Progress = unseen) -> None:
+        """Wait for what is under way; `progress` is told meanwhile, and may end the wait."""
+        until = time.monotonic() + seconds
+        while (update := self._update) is not None:
+            left = until - time.monotonic()
+            update.join(max(0.0, min(left, _TELL_S)))
+            if not update.is_alive():
+                self._update = None
+            elif left <= 0:
+                return
+            else:
+                progress(0, 1, "qmd update")
+
+    def _bring_up_to_date(self, *, is_due: bool, is_forced: bool) -> None:
+        """Collections, and then the files. What fails is kept, and said once."""
+        failure: HomarusError | None = None
+        try:
+            self._settle()
+            if is_due:
+                self._index(is_forced=is_forced)
+        except HomarusError as exc:
+            failure = exc
+            if str(exc) != self._problem and not self._program.is_stopped:
+                log.warning("memory of %s: %s", self._place.agent, one_line(str(exc), 300))
+        self._failure, self._problem = failure, str(failure or "")
+        if is_due:
+            self._updated_s = self._monotonic()
+
+    def _index(self, *, is_forced: bool) -> None:
+        """Past conversations, words, vectors."""
+        if self._settings.sessions.enabled:
+            export_sessions(self._place)
+        self._report = _report(self._mend(self._run_update))
+        if self._is_embedding_due(is_forced=is_forced):
+            self._embedded_s = self._monotonic()
+            self._program.run("embed", timeout_ms=self._settings.update.embed_timeout_ms)
+
+    def _is_embedding_due(self, *, is_forced: bool) -> bool:
+        if self._settings.search_mode == "search":
+            return False
+        if is_forced or self._embedded_s is None:
+            return True
+        interval_s = parse_duration_ms(self._settings.update.embed_interval, "m") / 1000
+        return bool(interval_s) and self._monotonic() - self._embedded_s >= interval_s
+
+    def _settle(self, *, wait_ms: int = 0) -> None:
+        """Have qmd know the collections."""
+        if self._settings.sessions.enabled:
+            folder = exports_folder(self._place)
+            try:
+                make_folder(folder)
+            except OSError as exc:
+                raise StoreError(f"{folder} cannot be made: {exc.strerror}") from exc
+        self._mend(partial(self._registry.settle, wait_ms=wait_ms))
+
+    def _mend(self, work: Callable[[], T]) -> T:
+        """Do it; when the index turns out to be damaged, make it anew and do it again."""
+        try:
+            return work()
+        except StoreError as exc:
+            if not _DAMAGED.search(exc.message):
+                raise
+            log.warning("memory of %s: %s; its index is made anew", self._place.agent, exc)
+        try:
+            remove_index(folders_of(self._place).index)
+        except OSError as exc:
+            raise StoreError(f"the index of qmd cannot be removed: {exc.strerror}") from exc
+        self._run_update()
+        return work()
+
+    def _run_update(self) -> str:
+        return self._program.run("update", timeout_ms=self._settings.update.update_timeout_ms)
+
+
+def _clean(text: str) -> str:
+    """A question as an argument: one line, and no word of it an option or a `not`."""
+    plain = text.replace("\0", " ").encode("utf-8", "replace").decode()
+    return " ".join(_DASHES.sub("", plain).split())[:_MAX_QUESTION_CHARS]
+
+
+def _numbers(found: re.Match[str]) -> tuple[int, int]:
+    return int(found[1]), int(found[2])
+
+
+def _report(said: str) -> Report:
+    """What an update did: qmd says how many files of which collection, not which files."""
+    names = _HEADING.findall(said)
+    indexed: list[str] = []
+    removed: list[str] = []
+    unchanged = 0
+    for name, counts in zip(names, _COUNTS.findall(said), strict=False):
+        new, updated, same, gone = map(int, counts)
+        indexed += [f"{PREFIX}{name}"] * (new + updated)
+        removed += [f"{PREFIX}{name}"] * gone
+        unchanged += same
+    return Report(tuple(indexed), tuple(removed), unchanged)

@@ -1,0 +1,200 @@
+"""What qmd indexes for an agent, and which file one of its results is.
+
+A collection is a name, a folder and a pattern. A result's path is `qmd/<collection>/<path>`; it
+names a file only when the collection is one of the agent's, the pattern takes it in, and no link
+is on the way to it.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from homarus.config.paths import expand
+from homarus.core.errors import HomarusError, NotFound, ToolError
+from homarus.core.text import one_line
+from homarus.core.value import dataclass
+from homarus.memory.export import audience_of_export, exports_folder
+from homarus.memory.linkless import beneath
+from homarus.memory.place import Place
+from homarus.memory.source import MAX_FILE_BYTES, Source
+from homarus.memory.view import PRIVATE, View, audience_of_path
+from homarus.tools import pattern as globs
+
+SESSIONS: Final = "sessions"
+PREFIX: Final = "qmd/"
+_EVERY = "**/*.md"
+_NOT_NAME = re.compile(r"[^a-z0-9]+")
+_MAX_NAME_CHARS = 64
+_SNIFFED = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A folder, and which files of it; `pattern` as qmd takes it."""
+
+    name: str
+    root: Path
+    pattern: str
+    source: Source = "memory"
+
+    def holds(self, relative: str) -> bool:
+        """Whether the pattern takes in a path beneath the root. Hidden names are never in it."""
+        if any(part.startswith(".") for part in relative.split("/")):
+            return False
+        return any(_matches(choice, relative) for choice in _choices(self.pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file that a result of qmd is about."""
+
+    path: str
+    root: Path
+    relative: str
+    audience: str
+    source: Source
+
+    @property
+    def file(self) -> Path:
+        return self.root / self.relative
+
+    def read(self) -> str | None:
+        """Its text, through no link on the way; None when it cannot be had."""
+        try:
+            with beneath(self.root).open_read(f"./{self.relative}") as opened:
+                data = opened.file.read(MAX_FILE_BYTES + 1)
+        except (HomarusError, OSError):
+            return None
+        if len(data) > MAX_FILE_BYTES or b"\0" in data[:_SNIFFED]:
+            return None
+        return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def collections_of(place: Place) -> tuple[Collection, ...]:
+    """All that should be indexed; names are unique, the first to ask for one has it."""
+    taken: set[str] = set()
+    found: list[Collection] = []
+    for name, root, pattern, source in _wanted(place):
+        unique = _unique(name, taken)
+        taken.add(unique)
+        found.append(Collection(unique, root, pattern, source))
+    return tuple(found)
+
+
+def _wanted(place: Place) -> Iterator[tuple[str, Path, str, Source]]:
+    settings = place.settings.qmd
+    if settings.include_default_memory:
+        yield "memory-root", place.workspace, "MEMORY.md", "memory"
+        yield "memory-alt", place.workspace, "memory.md", "memory"
+        yield "memory-dir", place.workspace / "memory", _EVERY, "memory"
+    if settings.sessions.enabled:
+        yield SESSIONS, exports_folder(place), _EVERY, "sessions"
+    for given in settings.paths:
+        path = expand(given.path, place.home) if given.path.startswith("~") else Path(given.path)
+        path = place.workspace / path
+        pattern = given.pattern or _EVERY
+        if path.suffix == ".md" and not path.is_dir():
+            path, pattern = path.parent, path.name
+        yield given.name or path.name, path, pattern, "memory"
+
+
+def clean_name(name: str) -> str:
+    """A collection's name: lower case, letters and digits of ASCII, hyphens between them."""
+    return _NOT_NAME.sub("-", name.lower())[:_MAX_NAME_CHARS].strip("-") or "collection"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    clean = clean_name(name)
+    number, unique = 1, clean
+    while unique in taken:
+        number += 1
+        unique = f"{clean}-{number}"
+    return unique
+
+
+def _choices(pattern: str) -> Iterator[str]:
+    """The patterns in one: there may be several, with commas between them."""
+    for choice in globs.expand(pattern[: globs.MAX_CHARS]):
+        yield from (part.strip().removeprefix("./") for part in choice.split(","))
+
+
+def _matches(choice: str, relative: str) -> bool:
+    """As qmd matches: what has no slash is about files of the root alone."""
+    if "/" not in choice and "/" in relative and choice != "**":
+        return False
+    try:
+        return bool(choice) and globs.compile_glob(choice)(relative)
+    except ToolError:
+        return False
+
+
+def find_document(place: Place, path: str) -> Document:
+    """The file of `qmd/<collection>/<path>`; NotFound when that is none an agent may read."""
+    name, _, relative = path.removeprefix(PREFIX).partition("/")
+    found = next((one for one in collections_of(place) if one.name == name), None)
+    if not path.startswith(PREFIX) or found is None or not _is_inside(relative):
+        raise _missing(path)
+    if not relative.endswith(".md") or not found.holds(relative):
+        raise _missing(path)
+    if not _is_plain_file(found.root, relative):
+        raise _missing(path)
+    audience = _audience(place, found, relative)
+    return Document(path, found.root, relative, audience, found.source)
+
+
+def resolve(place: Place, path: str) -> Path:
+    """The file of `qmd/<collection>/<path>`; NotFound when that is none an agent may read."""
+    return find_document(place, path).file
+
+
+def read_document(place: Place, name: str, view: View) -> bytes | None:
+    """What stands behind `qmd/<name>` for a view; None when that is nothing."""
+    try:
+        document = find_document(place, f"{PREFIX}{name}")
+    except NotFound:
+        return None
+    if not view.shows(document.audience):
+        return None
+    text = document.read()
+    return None if text is None else text.encode()
+
+
+def _missing(path: str) -> NotFound:
+    return NotFound(f"there is no {one_line(path)}", fix="name a path that memory_search gave")
+
+
+def _is_inside(relative: str) -> bool:
+    parts = relative.split("/")
+    return all(part not in ("", ".", "..") for part in parts) and "\0" not in relative
+
+
+def _is_plain_file(root: Path, relative: str) -> bool:
+    """Whether it is a file, and neither it nor a folder on the way below the root is a link."""
+    here = root
+    parts = relative.split("/")
+    for at, part in enumerate(parts):
+        here /= part
+        try:
+            mode = os.lstat(here).st_mode
+        except (OSError, ValueError):
+            return False
+        if not (stat.S_ISREG(mode) if at == len(parts) - 1 else stat.S_ISDIR(mode)):
+            return False
+    return True
+
+
+def _audience(place: Place, collection: Collection, relative: str) -> str:
+    exports = exports_folder(place)
+    file = collection.root / relative
+    if file.is_relative_to(exports):  # also where another collection takes them in
+        return audience_of_export(place, file.relative_to(exports).as_posix())
+    try:
+        inside = file.relative_to(place.workspace).as_posix()
+    except ValueError:
+        # A folder elsewhere may be the workspace by another name.
+        said = audience_of_path(f"{collection.root.name}/{relative}")
+        return said if said.startswith("chat:") else PRIVATE
+    return audience_of_path(inside)

@@ -1,0 +1,210 @@
+"""Memory as a model uses it: `memory_search`, `memory_get`, `memory_write`.
+
+Whoever asks is known by the session key of the run, and sees what that conversation may see; no
+argument says otherwise. What is found is given as JSON, so that nothing in a note can be mistaken
+for anything but a note. Nothing of the index is loaded before the first call.
+"""
+
+import asyncio
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import AliasChoices, Field
+
+from homarus.core.errors import HomarusError, ToolDenied
+from homarus.core.keys import chat_type_in
+from homarus.core.message import Json
+from homarus.memory.scope import may_search
+from homarus.memory.view import View, audience_of, view_for
+from homarus.tools.tool import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from homarus.config.memory import Limits, MemorySettings
+    from homarus.memory.base import Answer, Ask, Excerpt, Written
+    from homarus.memory.place import Place
+    from homarus.memory.results import Result
+
+MAX_RESULTS = 50
+_MAX_TEXT_CHARS = 26_000  # of a JSON that no tool's result is cut in
+_DENIED = "memory may not be used in this conversation"
+
+
+class Remembers(Protocol):
+    """One agent's memory: `keeper.AgentMemory` is one."""
+
+    @property
+    def place(self) -> "Place": ...
+
+    async def search(self, text: str, ask: "Ask | None" = None) -> "Answer": ...
+
+    async def get(
+        self,
+        path: str,
+        *,
+        from_line: int | None = None,
+        lines: int | None = None,
+        view: View = ...,
+    ) -> "Excerpt": ...
+
+    async def write(
+        self, text: str, *, to: str | None = None, audience: str = ...
+    ) -> "Written": ...
+
+
+def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
+    """The tools of one agent. `memory` is asked for with the first call."""
+
+    async def of(ctx: ToolContext) -> Remembers:
+        # Some megabytes of code, once: the loop does not wait for them.
+        await asyncio.to_thread(importlib.import_module, "homarus.memory.keeper")
+        found = memory()
+        channel = ctx.here.channel if ctx.here else ""
+        if not found.place.search.enabled:
+            raise ToolDenied("memory is switched off", fix="agents.defaults.memorySearch.enabled")
+        if not may_search(found.place.settings.qmd.scope, ctx.session_key, channel):
+            raise ToolDenied(_DENIED, fix="say so, if you were asked for it")
+        return found
+
+    @tool(group="memory", idempotent=True)
+    async def memory_search(
+        ctx: ToolContext,
+        query: Annotated[str, Field(min_length=1, max_length=2_000)],
+        max_results: Annotated[
+            int | None, Field(validation_alias=AliasChoices("maxResults"), ge=1)
+        ] = None,
+        min_score: Annotated[
+            float | None, Field(validation_alias=AliasChoices("minScore"), ge=0, le=1)
+        ] = None,
+    ) -> str:
+        """Search your notes: MEMORY.md, memory/*.md, past conversations where those are kept.
+
+        Ask as a person would, with the names and dates you know. Results are lines with where
+        they stand; memory_get shows what is around them.
+        """
+        try:
+            found = await of(ctx)
+            return await _search(found, ctx.session_key, query, max_results, min_score)
+        except HomarusError as exc:  # the answer can be given without it
+            return _told({"results": [], "disabled": True, "error": str(exc)})
+
+    @tool(group="memory", idempotent=True)
+    async def memory_get(
+        ctx: ToolContext,
+        path: Annotated[str, Field(description="As memory_search gives it")],
+        from_: Annotated[
+            int | None,
+            Field(validation_alias=AliasChoices("from"), ge=1, description="First line, from 1"),
+        ] = None,
+        lines: Annotated[int | None, Field(ge=1)] = None,
+    ) -> str:
+        """Read a note, or some lines of it: MEMORY.md, memory/*.md, or a path that was found."""
+        found, view = await of(ctx), view_for(ctx.session_key)
+        return _shown(await found.get(path, from_line=from_, lines=lines, view=view))
+
+    @tool(group="memory", idempotent=True)
+    async def memory_write(
+        ctx: ToolContext,
+        text: Annotated[str, Field(description="One fact a line, each clear by itself")],
+        path: Annotated[
+            str | None, Field(description="A note, as memory/people.md; without, today's")
+        ] = None,
+    ) -> str:
+        """Write down what should be remembered, at the end of today's note or of a named one.
+
+        Lines that stand there already are not added again.
+        """
+        found, audience = await of(ctx), audience_of(ctx.session_key)
+        done = await found.write(text, to=path, audience=audience)
+        where: dict[str, Json] = {"path": done.path}
+        lines: dict[str, Json] = {"startLine": done.start_line, "endLine": done.end_line}
+        return _told({**where, **lines, "added": done.added})
+
+    return [memory_search, memory_get, memory_write]
+
+
+async def _search(
+    memory: Remembers, key: str, query: str, most: int | None, least: float | None
+) -> str:
+    from homarus.memory.base import Ask
+
+    settings, usual = memory.place.settings, memory.place.search.query
+    limits = settings.qmd.limits
+    ask = Ask(
+        max_results=min(most or _usual_results(memory), MAX_RESULTS),
+        max_snippet_chars=limits.max_snippet_chars,
+        max_injected_chars=limits.max_injected_chars,
+        min_score=usual.min_score if least is None else least,
+        view=view_for(key),
+    )
+    answer = await memory.search(query, ask)
+    told: dict[str, Json] = {
+        "results": _results(answer.results, limits, cited=shows_source(settings, key)),
+        "provider": answer.provider,
+        "model": answer.model,
+        "citations": settings.citations,
+        "mode": "fts-only" if answer.provider == "none" else "hybrid",
+    }
+    if answer.fallback:
+        told["fallback"] = {"from": answer.fallback.wanted, "reason": answer.fallback.why}
+    return _told(told)
+
+
+def _usual_results(memory: Remembers) -> int:
+    """How many results: as the agent has it, else as the limits do."""
+    query, limits = memory.place.search.query, memory.place.settings.qmd.limits
+    return query.max_results if "max_results" in query.model_fields_set else limits.max_results
+
+
+def shows_source(settings: "MemorySettings", key: str) -> bool:
+    """Whether results say where they stand: by default where two talk, not in groups."""
+    if settings.citations == "auto":
+        return chat_type_in(key) == "direct"
+    return settings.citations == "on"
+
+
+def _results(found: Sequence["Result"], limits: "Limits", *, cited: bool) -> list[Json]:
+    """Results within the limits. Where there is no room for it, a source stands beside only."""
+    rows: list[Json] = []
+    left = limits.max_injected_chars
+    for one in found:
+        if len(one.snippet) > left:
+            break
+        row: dict[str, Json] = {
+            "path": one.path,
+            "startLine": one.start_line,
+            "endLine": one.end_line,
+            "score": round(one.score, 4),
+            "snippet": one.snippet,
+            "source": one.source,
+        }
+        left -= len(one.snippet)
+        if cited:
+            row["citation"] = one.citation
+            line = f"\n\nSource: {one.citation}"
+            if len(line) <= left:
+                row["snippet"] = one.snippet + line
+                left -= len(line)
+        rows.append(row)
+    return rows
+
+
+def _shown(excerpt: "Excerpt") -> str:
+    """Lines of a note as JSON; those that would make it too long are left for the next call."""
+    lines = excerpt.text.split("\n") if excerpt.lines else []
+    more = excerpt.more
+    while True:
+        told: dict[str, Json] = {"path": excerpt.path, "text": "\n".join(lines)}
+        if not lines:
+            told["note"] = f"there is no line {excerpt.from_line}: the note ends before it"
+        elif more:
+            told["nextFrom"] = excerpt.from_line + len(lines)
+        text = _told(told)
+        if len(text) <= _MAX_TEXT_CHARS or len(lines) <= 1:
+            return text
+        lines, more = lines[: len(lines) // 2], True
+
+
+def _told(value: Mapping[str, Json]) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,473 @@
+"""Past conversations as a source of memory: transcripts, rendered as Markdown that can be cited.
+
+`<agent>/sessions/<id>.jsonl` is read as `sessions/<id>.md`: what people and the agent said, one
+line for each of theirs, nothing of tools and thoughts. A transcript only ever grows, and so does
+what is made of it: a line that was cited stays where it was, also when the talk goes on.
+
+Who may see one is told by its key in `sessions.json`. One that has no key there, or several that
+disagree, is shown in the agent's own conversations alone.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from homarus.config.zone import day_in, find_zone
+from homarus.core.errors import UserError
+from homarus.core.keys import store_key
+from homarus.core.principal import OWNER
+from homarus.core.value import dataclass
+from homarus.memory.cleaning import clean_assistant, clean_user
+from homarus.memory.place import Place
+from homarus.memory.source import Content, Note, Skipped
+from homarus.memory.view import View, audience_of
+from homarus.store.line import load, read_ms
+from homarus.store.place import INDEX, Stamp, is_session_id, stamp_of
+
+FOLDER: Final = "sessions"
+UNCLAIMED: Final = "unclaimed"  # an audience that no chat is
+MAX_LINE_BYTES: Final = 16 << 20  # a picture of some megabytes is a usual line
+MAX_CHARS: Final = 32 << 20
+MAX_INDEX_BYTES: Final = 64 << 20
+
+_DAY_MS = 86_400_000
+_QUIET_MS = 3_600_000  # a conversation that rested this long is read to its end
+_EDGE_BYTES = 64 << 10
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_FILE = re.compile(
+    r"([A-Za-z0-9][\w.%~!'()*-]{0,240})\.jsonl(?:\.reset\.([0-9TZ.:-]{1,40}))?", re.ASCII
+)
+_SHOWN = re.compile(r"sessions/(.{1,245}?)(?:\.reset\.([0-9TZ.:-]{1,40}))?\.md")
+_TOPIC = "-topic-"
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A transcript as Markdown. `stamp` is the file's as it was read.
+
+    `unread` counts lines that nobody can read.
+    """
+
+    text: str
+    hash: str
+    stamp: Stamp
+    ctime_ns: int
+    messages: int = 0
+    last_ms: int = 0
+    unread: int = 0
+    is_whole: bool = True  # false: the rest was too much
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A past conversation: its file, its name in results, and who may see it."""
+
+    file: Path
+    path: str
+    session_id: str
+    key: str  # empty when nobody knows
+    audience: str
+    stamp: Stamp
+    first_ms: int
+    last_ms: int
+
+
+def wants_sessions(place: Place) -> bool:
+    """Whether past conversations are searched."""
+    search = place.search
+    asked = "sessions" in search.sources and search.experimental.session_memory
+    return asked or place.settings.qmd.sessions.enabled
+
+
+# --- rendering ---------------------------------------------------------------------------------
+
+
+def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
+    """What was said in a conversation; OSError when the file cannot be read."""
+    with _opened(file) as source:
+        status = os.fstat(source.fileno())
+        page = _Page(_stem(file.name), timezone)
+        known_by = hashlib.sha256()
+        size = 0
+        for data, is_read in _lines(source):
+            known_by.update(data)
+            size += len(data)
+            if is_read:
+                page.take(data)
+    return Rendered(
+        page.text(),
+        known_by.hexdigest(),
+        Stamp(size, status.st_mtime_ns, status.st_ino),
+        status.st_ctime_ns,
+        page.messages,
+        page.last_ms,
+        page.unread,
+        page.is_whole,
+    )
+
+
+class _Page:
+    """Lines of Markdown, made message by message: the day, who speaks, the words."""
+
+    def __init__(self, title: str, timezone: str) -> None:
+        self._lines = [f"# Conversation {title}"]
+        self._zone = timezone if timezone and find_zone(timezone) else "UTC"
+        self._day = ""
+        self._seen: set[str] = set()
+        self._chars = 0
+        self.messages = self.last_ms = self.unread = 0
+        self.is_whole = True
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def take(self, data: bytes) -> None:
+        """One line of the file, whatever it is."""
+        stripped = data.strip(b"\0 \t\r\n")
+        if not stripped:
+            return
+        try:
+            value = load(stripped.decode("utf-8", "replace").removeprefix("\ufeff"))
+        except ValueError:
+            self.unread += 1
+            return
+        message = _message(value)
+        if message is None or not self.is_whole or self._is_known(value):
+            return
+        self.last_ms = max(self.last_ms, _at_ms(value))
+        role = str(message["role"])
+        words = _words(message.get("content"))
+        said = clean_user(words) if role == "user" else clean_assistant(words)
+        if said:
+            self._say(_SPEAKERS[role], said, _at_ms(value))
+
+    def _is_known(self, value: Mapping[str, Any]) -> bool:
+        """A line that two programs appended is one."""
+        name = value.get("id")
+        if not isinstance(name, str) or not name:
+            return False
+        if name in self._seen:
+            return True
+        self._seen.add(name)
+        return False
+
+    def _say(self, who: str, said: str, at_ms: int) -> None:
+        self._chars += len(said)
+        if self._chars > MAX_CHARS:
+            self.is_whole = False
+            return
+        self.messages += 1
+        day = _day(self._zone, at_ms)
+        if day and day != self._day:
+            self._day = day
+            self._lines += ["", f"## {day}", ""]
+        # Who speaks stands on every line: each can be cited alone, and none can be forged.
+        self._lines += [f"{who}: {line.strip()}" for line in said.split("\n") if line.strip()]
+
+
+def _message(value: Any) -> dict[str, Any] | None:
+    """What a person or the agent said; bare rows of a role are an older format."""
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    message = value.get("message") if kind == "message" else value if not kind else None
+    if not isinstance(message, dict) or str(message.get("role")) not in _SPEAKERS:
+        return None
+    return message
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = (part for part in content if isinstance(part, dict) and str(part.get("type")) in _TEXTS)
+    return "\n".join(text for part in parts if isinstance(text := part.get("text"), str))
+
+
+def _at_ms(value: Any) -> int:
+    """When an entry was made; 0 when it does not say so."""
+    if not isinstance(value, dict):
+        return 0
+    message = value.get("message")
+    own = message.get("timestamp") if isinstance(message, dict) else None
+    return max(0, read_ms(value.get("timestamp")) or read_ms(own))
+
+
+def _day(zone: str, at_ms: int) -> str:
+    if not at_ms:
+        return ""
+    try:
+        return day_in(zone, at_ms)
+    except (OverflowError, OSError, ValueError):  # a transcript may say anything
+        return ""
+
+
+def _lines(source: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+    """The lines of a file, and whether each is whole: of one too long there are only parts."""
+    within = False
+    while data := source.readline(MAX_LINE_BYTES):
+        ends = data.endswith(b"\n")
+        is_long = len(data) == MAX_LINE_BYTES and not ends
+        yield data, not within and not is_long
+        within = (within or is_long) and not ends
+
+
+def _opened(file: Path) -> BinaryIO:
+    """A regular file, open; a link is not followed, and a pipe is not waited for."""
+    descriptor = os.open(file, _OPEN)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{file} is not a file")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+# --- finding -----------------------------------------------------------------------------------
+
+
+class Transcripts:
+    """The past conversations of one agent. What files say is kept while they stay the same."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._claims: tuple[Stamp | None, Mapping[str, frozenset[str]]] = (None, {})
+        self._spans: dict[str, tuple[Stamp, tuple[int, int]]] = {}
+
+    def find(self, now_ms: int | None = None) -> list[Transcript]:
+        """Those within retention, by name. Of those that were reset, too; of deleted ones, none."""
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        days = self._place.settings.qmd.sessions.retention_days
+        oldest_ms = now_ms - days * _DAY_MS if days else 0
+        claims = self._read_claims()
+        found = [one for one in self._list(claims, now_ms) if one.last_ms >= oldest_ms]
+        names = {one.file.name for one in found}
+        self._spans = {name: span for name, span in self._spans.items() if name in names}
+        return found
+
+    def notes(
+        self, remembered: Mapping[str, str] | None = None, now_ms: int | None = None
+    ) -> list[Note]:
+        """The same as notes for the index.
+
+        `remembered` is the audience of each path as it was when its key was known: a conversation
+        that was reset has none any more.
+        """
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        return [self._note(one, remembered or {}, now_ms) for one in self.find(now_ms)]
+
+    def _note(self, one: Transcript, remembered: Mapping[str, str], now_ms: int) -> Note:
+        audience = one.audience
+        if audience == UNCLAIMED:
+            before = f"{FOLDER}/{_stem(one.file.name)}.md"
+            audience = remembered.get(one.path) or remembered.get(before) or UNCLAIMED
+        zone = self._place.timezone
+        brief = one.last_ms - one.first_ms < _DAY_MS
+        return Note(
+            one.path,
+            one.file,
+            source="sessions",
+            owner=OWNER.user,
+            audience=audience,
+            made=_Made(one, self._place, now_ms),
+            day=(_day(zone, one.first_ms) or None) if brief else None,
+        )
+
+    def _list(self, claims: Mapping[str, frozenset[str]], now_ms: int) -> Iterator[Transcript]:
+        folder = self._place.transcripts
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries)
+        except OSError:
+            return
+        for name in names:
+            path = shown_path(name)
+            stamp = stamp_of(folder / name) if path else None
+            if path is None or stamp is None:
+                continue
+            stem = _stem(name)
+            keys = claims.get(stem) or claims.get(stem.split(_TOPIC)[0]) or frozenset()
+            first_ms, last_ms = self._span(folder / name, stamp, now_ms)
+            yield Transcript(
+                folder / name,
+                path,
+                stem.split(_TOPIC)[0],
+                min(keys) if len(keys) == 1 else "",
+                _audience(keys),
+                stamp,
+                first_ms,
+                last_ms,
+            )
+
+    def _span(self, file: Path, stamp: Stamp, now_ms: int) -> tuple[int, int]:
+        """When it began, and when the last message was: by its edges, else by the file's time."""
+        held = self._spans.get(file.name)
+        if held is None or held[0] != stamp:
+            held = (stamp, _read_span(file, stamp))
+            self._spans[file.name] = held
+        first_ms, last_ms = held[1]
+        written_ms = stamp.mtime_ns // 1_000_000
+        last_ms = last_ms if 0 < last_ms <= now_ms else written_ms
+        return first_ms if 0 < first_ms <= last_ms else last_ms, last_ms
+
+    def _read_claims(self) -> Mapping[str, frozenset[str]]:
+        file = self._place.transcripts / INDEX
+        stamp = stamp_of(file)
+        if stamp != self._claims[0] or stamp is None:
+            self._claims = (stamp, read_claims(file, self._place.agent) if stamp else {})
+        return self._claims[1]
+
+
+def shown_path(name: str) -> str | None:
+    """A transcript file's name in results; None for a file that is none, or was deleted."""
+    found = _FILE.fullmatch(name)
+    if not found or ".reset." in found[1] or not is_session_id(found[1].split(_TOPIC)[0]):
+        return None
+    return f"{FOLDER}/{found[1]}{f'.reset.{found[2]}' if found[2] else ''}.md"
+
+
+def find_transcript(place: Place, path: str) -> Transcript | None:
+    """The conversation that is called so in results; None when there is none."""
+    found = _SHOWN.fullmatch(path)
+    name = f"{found[1]}.jsonl{f'.reset.{found[2]}' if found[2] else ''}" if found else ""
+    if shown_path(name) != path:
+        return None
+    return next((one for one in Transcripts(place).find() if one.path == path), None)
+
+
+def read_session(
+    place: Place,
+    name: str,
+    view: View,
+    recall: Callable[[str], str | None] = lambda _path: None,
+) -> bytes | None:
+    """What stands behind `sessions/<name>` for a view; None when that is nothing.
+
+    `recall` says who could see a conversation that has no key any more.
+    """
+    if not wants_sessions(place):
+        return None
+    found = find_transcript(place, f"{FOLDER}/{name}")
+    if found is None:
+        return None
+    audience = found.audience
+    if audience == UNCLAIMED and not view.shows(UNCLAIMED):
+        audience = recall(found.path) or UNCLAIMED
+    if not view.shows(audience):
+        return None
+    try:
+        return render_transcript(found.file, timezone=place.timezone).text.encode()
+    except OSError:
+        return None
+
+
+def read_claims(file: Path, agent: str) -> dict[str, frozenset[str]]:
+    """Which conversations say that a transcript is theirs, by its name without `.jsonl`."""
+    claims: dict[str, set[str]] = {}
+    for key, entry in _read_index(file).items():
+        try:
+            stored = store_key(key, agent)
+        except UserError:
+            continue
+        if stem := _claimed(entry):
+            claims.setdefault(stem, set()).add(stored)
+    return {stem: frozenset(keys) for stem, keys in claims.items()}
+
+
+def _read_index(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        with _opened(file) as source:
+            data = source.read(MAX_INDEX_BYTES)
+        value = load(data.decode("utf-8", "replace"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return {key: entry for key, entry in value.items() if isinstance(entry, dict)}
+
+
+def _claimed(entry: Mapping[str, Any]) -> str | None:
+    """The transcript of a conversation: the one of its id, or of a forum's topic."""
+    session_id, named = entry.get("sessionId"), entry.get("sessionFile")
+    if not is_session_id(session_id):
+        return None
+    name = named.replace("\\", "/").rpartition("/")[2] if isinstance(named, str) else ""
+    is_topic = name.startswith(f"{session_id}{_TOPIC}") and shown_path(name)
+    return _stem(name) if is_topic else str(session_id)
+
+
+def _audience(keys: frozenset[str]) -> str:
+    found = {audience_of(key) for key in keys}
+    return found.pop() if len(found) == 1 else UNCLAIMED
+
+
+def _stem(name: str) -> str:
+    return name.partition(".jsonl")[0]
+
+
+def _read_span(file: Path, stamp: Stamp) -> tuple[int, int]:
+    try:
+        with _opened(file) as source:
+            head = source.read(_EDGE_BYTES)
+            source.seek(max(0, stamp.size - _EDGE_BYTES))
+            tail = source.read(_EDGE_BYTES)
+    except OSError:
+        return 0, 0
+    first_ms = next(filter(None, map(_stamped, head.splitlines())), 0)
+    last_ms = next(filter(None, map(_stamped, reversed(tail.splitlines()))), 0)
+    return first_ms, last_ms
+
+
+def _stamped(line: bytes) -> int:
+    try:
+        return _at_ms(load(line.strip(b"\0 \t\r\n").decode("utf-8", "replace")))
+    except ValueError:
+        return 0
+
+
+class _Made:
+    """A transcript as a note: read again when enough was said since."""
+
+    def __init__(self, transcript: Transcript, place: Place, now_ms: int) -> None:
+        self._transcript, self._place, self._now_ms = transcript, place, now_ms
+
+    def read(self) -> Content | Skipped:
+        one = self._transcript
+        try:
+            made = render_transcript(one.file, timezone=self._place.timezone)
+        except OSError as exc:
+            return Skipped(one.path, exc.strerror or "cannot be read")
+        if not made.messages:
+            return Skipped(one.path, "nothing is said in it")
+        stamp = made.stamp
+        return Content(made.text, made.hash, stamp.mtime_ns, made.ctime_ns, stamp.size)
+
+    def is_same(self, size: int, mtime_ns: int) -> bool:
+        one, sync = self._transcript, self._place.search.sync.sessions
+        grown = one.stamp.size - size
+        if grown == 0:
+            return one.stamp.mtime_ns == mtime_ns
+        if grown < 0 or grown >= sync.delta_bytes:
+            return False
+        if self._now_ms - one.stamp.mtime_ns // 1_000_000 > _QUIET_MS:
+            return False
+        return _count_after(one.file, size) < sync.delta_messages
+
+
+def _count_after(file: Path, start: int) -> int:
+    """How many lines were added since."""
+    try:
+        with _opened(file) as source:
+            source.seek(start)
+            return sum(is_read for _, is_read in _lines(source))
+    except OSError:
+        return 0

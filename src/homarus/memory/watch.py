@@ -1,0 +1,78 @@
+"""When memory looks at its files by itself: after they changed and rested, and every so often.
+
+Looking is a walk over names, sizes and times, on a thread. A walk that takes long is taken less
+often, so that all of it stays below a fiftieth of a processor.
+"""
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable
+
+from homarus.core.clock import Clock
+from homarus.memory.place import Place
+from homarus.memory.source import Note, find_notes
+from homarus.memory.transcripts import Transcripts, wants_sessions
+
+LOOK_S = 5.0
+_SHARE = 50
+
+
+def signature(place: Place, transcripts: Transcripts) -> str:
+    """What changes when a file of memory does: names, sizes and times, as one word."""
+    known_by = hashlib.blake2b(digest_size=16)
+    if "memory" in place.search.sources:
+        for one in find_notes(place.workspace, place.extra()):
+            known_by.update(f"{one.path}\0{_stamp(one)}\n".encode("utf-8", "surrogateescape"))
+    if wants_sessions(place):
+        for talk in transcripts.find():
+            stamp = talk.stamp
+            told = f"{talk.path}\0{talk.audience}\0{stamp.size}\0{stamp.mtime_ns}\n"
+            known_by.update(told.encode("utf-8", "replace"))
+    return known_by.hexdigest()
+
+
+def _stamp(one: object) -> str:
+    if not isinstance(one, Note):
+        return "skipped"
+    try:
+        status = os.lstat(one.file)
+    except OSError:
+        return "gone"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+async def watch(
+    look: Callable[[], Awaitable[str]],
+    sync: Callable[[], Awaitable[None]],
+    *,
+    clock: Clock,
+    quiet_s: float,
+    look_s: float = LOOK_S,
+) -> None:
+    """Sync when the files changed and then stayed as they are for `quiet_s`. Until cancelled."""
+    known, took_s = await _timed(look, clock)
+    while True:
+        await clock.sleep(max(look_s, took_s * _SHARE))
+        seen, took_s = await _timed(look, clock)
+        if seen == known:
+            continue
+        while True:  # somebody is writing
+            await clock.sleep(quiet_s)
+            again, took_s = await _timed(look, clock)
+            if again == seen:
+                break
+            seen = again
+        known = seen
+        await sync()
+
+
+async def every(seconds: float, sync: Callable[[], Awaitable[None]], *, clock: Clock) -> None:
+    """Sync every so many seconds. Until cancelled."""
+    while True:
+        await clock.sleep(seconds)
+        await sync()
+
+
+async def _timed(look: Callable[[], Awaitable[str]], clock: Clock) -> tuple[str, float]:
+    began_s = clock.monotonic()
+    return await look(), clock.monotonic() - began_s

@@ -1,0 +1,105 @@
+"""What memory answers, as JSON: the same for the command line and for the gateway's clients."""
+
+from homarus.core.message import Json
+from homarus.memory.base import Answer, Excerpt, Fallback, Status, Written
+from homarus.memory.index import Report
+from homarus.memory.results import Result
+from homarus.memory.source import Skipped
+
+
+def answer_json(answer: Answer) -> dict[str, Json]:
+    """What was found, and by what; the original's names, and `backend` and `notes` too."""
+    return {
+        "results": [result_json(result) for result in answer.results],
+        "provider": answer.provider,
+        "model": answer.model,
+        "backend": answer.backend,
+        "mode": "fts-only" if answer.provider == "none" else "hybrid",
+        "fallback": fallback_json(answer.fallback),
+        "notes": list(answer.notes),
+    }
+
+
+def result_json(result: Result) -> dict[str, Json]:
+    """One result with its citation."""
+    return {
+        "path": result.path,
+        "startLine": result.start_line,
+        "endLine": result.end_line,
+        "score": round(result.score, 6),
+        "snippet": result.snippet,
+        "source": result.source,
+        "citation": result.citation,
+    }
+
+
+def fallback_json(fallback: Fallback | None) -> Json:
+    """What should have answered, and why it did not."""
+    return {"from": fallback.wanted, "reason": fallback.why} if fallback else None
+
+
+def status_json(status: Status) -> dict[str, Json]:
+    """How a memory is doing."""
+    return {
+        "agentId": status.agent,
+        "workspaceDir": status.workspace,
+        "dbPath": status.database,
+        "backend": status.backend,
+        "provider": status.provider,
+        "model": status.model,
+        "why": status.why,
+        "files": status.files,
+        "lines": status.lines,
+        "chunks": status.chunks,
+        "vectors": status.vectors,
+        "generation": status.generation,
+        "sources": list(status.sources),
+        "dirty": status.dirty,
+        "tested": status.tested,
+        "fallback": fallback_json(status.fallback),
+        "problem": status.problem,
+        "notes": list(status.notes),
+    }
+
+
+def report_json(report: Report) -> dict[str, Json]:
+    """What bringing the index up to date did."""
+    return {
+        "indexed": list(report.indexed),
+        "removed": list(report.removed),
+        "unchanged": report.unchanged,
+        "skipped": [skipped_json(one) for one in report.skipped],
+        "notUtf8": list(report.inexact),
+        "lines": report.lines,
+        "embedded": report.embedded,
+        "unembedded": report.unembedded,
+        "problem": report.problem,
+        "generation": report.generation,
+        "rebuilt": report.rebuilt,
+    }
+
+
+def skipped_json(skipped: Skipped) -> dict[str, Json]:
+    """A file that is not in the index, and why."""
+    return {"path": skipped.path, "why": skipped.why}
+
+
+def excerpt_json(excerpt: Excerpt) -> dict[str, Json]:
+    """Lines of a note, as `memory_get` gives them."""
+    return {
+        "path": excerpt.path,
+        "text": excerpt.text,
+        "from": excerpt.from_line,
+        "lines": excerpt.lines,
+        "more": excerpt.more,
+    }
+
+
+def written_json(written: Written) -> dict[str, Json]:
+    """Where words stand now."""
+    return {
+        "path": written.path,
+        "startLine": written.start_line,
+        "endLine": written.end_line,
+        "added": written.added,
+    }

@@ -1,0 +1,228 @@
+"""Puts notes into the tables of an index, inside one transaction.
+
+Rows wait and go in by the thousand: a statement for each note costs more than its words, and one
+that SQLite may have to take back (`RETURNING`, several rows at once) makes FTS5 write out what it
+holds every time.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import apsw
+
+from homarus.memory import schema
+from homarus.memory.cache import VectorCache
+from homarus.memory.changes import Change, Touched
+from homarus.memory.chunk import Piece, cut_chunks, cut_lines
+from homarus.memory.compatible import hash_text
+from homarus.memory.flags import HEADING, flags_of
+from homarus.memory.moment import day_in
+from homarus.memory.source import Note
+from homarus.memory.words import stemmer, stop_stems
+from homarus.store.query import select
+
+GAP: Final = 16  # between two notes, wider than any window of the ranking
+_ENOUGH_ROWS = 4_000
+
+_INSERTS = {
+    "files": "INSERT INTO files VALUES (?, ?, ?, ?, ?)",
+    "notes": "INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "lines": "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "postings": "INSERT INTO postings (rowid, stems) VALUES (?, ?)",
+    "line_vectors": "INSERT INTO line_vectors VALUES (?, ?)",
+    "chunks": (
+        "INSERT INTO chunks (rowid, id, path, source, start_line, end_line, hash, model, text,"
+        " embedding, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '[]', ?)"
+    ),
+    "chunks_fts": "INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)",
+}
+
+
+class Writer:
+    """Notes into tables. `is_empty` says that there is nothing that could be in the way."""
+
+    def __init__(
+        self, db: apsw.Connection, model: str, cache: VectorCache | None, *, is_empty: bool
+    ) -> None:
+        self._db, self._model, self._cache = db, model, cache
+        self._is_empty = is_empty
+        self._stem, self._stop = stemmer(), stop_stems()
+        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _INSERTS}
+        self._note = self._after("note", "notes")
+        self._line = self._after("last", "notes") + GAP
+        self._chunk = self._after("rowid", "chunks")
+        self._now_ms = time.time_ns() // 1_000_000
+        self.put_paths: list[str] = []
+        self.inexact: list[str] = []
+        self.lines = 0
+
+    def _after(self, column: str, table: str) -> int:
+        rows = select(self._db, f"SELECT COALESCE(MAX({column}), 0) + 1 FROM {table}")  # noqa: S608 - names of ours
+        return int(rows[0][0])
+
+    def put(self, change: Change) -> bool:
+        """Put a note, in place of what it was; false when another process did so before."""
+        note, content = change.note, change.content
+        if not self._is_empty:
+            if self._has(change):
+                return False
+            self.drop(note.path)
+        first = self._line
+        speakers = self._put_lines(content.text)
+        last = self._line - 1
+        self._line += GAP
+        self._put_chunks(note, content.text)
+        self._rows["files"].append(
+            (note.path, note.source, content.hash, content.mtime_ns // 1_000_000, content.size)
+        )
+        self._rows["notes"].append(
+            (
+                *(self._note, note.path, note.source, note.owner, note.audience),
+                *(note.day or day_in(note.path), first, last, content.mtime_ns, content.ctime_ns),
+                *(change.looked_ns, json.dumps(speakers)),
+            )
+        )
+        self._note += 1
+        self.lines += last + 1 - first
+        self.put_paths.append(note.path)
+        if not content.is_exact:
+            self.inexact.append(note.path)
+        if len(self._rows["lines"]) + len(self._rows["notes"]) >= _ENOUGH_ROWS:
+            self.flush()
+        return True
+
+    def drop(self, path: str) -> bool:
+        """Forget a note; whether it was there."""
+        rows = select(self._db, "SELECT first, last FROM notes WHERE path = ?", (path,))
+        for first, last in rows:
+            for table, column in (("lines", "id"), ("line_vectors", "id"), ("postings", "rowid")):
+                self._db.execute(
+                    f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?",  # noqa: S608 - names above
+                    (first, last),
+                )
+        if rows:
+            held = select(self._db, "SELECT rowid FROM chunks WHERE path = ?", (path,))
+            # Before the chunks: it looks up there which words it had.
+            self._db.executemany("DELETE FROM chunks_fts WHERE rowid = ?", held)
+            for table in ("chunks", "files", "notes"):
+                self._db.execute(f"DELETE FROM {table} WHERE path = ?", (path,))  # noqa: S608 - names above
+        return bool(rows)
+
+    def touch(self, seen: Sequence[Touched]) -> None:
+        self._db.executemany(
+            "UPDATE notes SET mtime_ns = ?, ctime_ns = ?, looked_ns = ? WHERE path = ?",
+            [(one.mtime_ns, one.ctime_ns, one.looked_ns, one.path) for one in seen],
+        )
+
+    def fill(self, lines: Sequence[tuple[int, str]]) -> int:
+        """Vectors for lines that are in the index without one."""
+        before = len(self._rows["line_vectors"])
+        for at, text in lines:
+            self._put_vector(at, text)
+        return len(self._rows["line_vectors"]) - before
+
+    def finish(self, shape: str, *, changed: bool) -> int:
+        """Put what still waits; the number of this generation."""
+        self.flush()
+        generation = int(schema.read_meta(self._db, "generation") or 0)
+        if self.put_paths or changed or schema.read_meta(self._db, schema.META_KEY) != shape:
+            generation += 1
+            rows = [(schema.META_KEY, shape), ("generation", str(generation))]
+            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+        return generation
+
+    def _has(self, change: Change) -> bool:
+        note = change.note
+        rows = select(
+            self._db,
+            "SELECT 1 FROM files JOIN notes USING (path)"
+            " WHERE path = ? AND hash = ? AND owner = ? AND audience = ?",
+            (note.path, change.content.hash, note.owner, note.audience),
+        )
+        return bool(rows)
+
+    def _put_lines(self, text: str) -> Counter[str]:
+        """Rows of `lines` and `postings`; who speaks how often."""
+        speakers: Counter[str] = Counter()
+        headings: dict[int, int] = {}
+        lines, postings = self._rows["lines"], self._rows["postings"]
+        stem, stop, note = self._stem, self._stop, self._note
+        at = self._line
+        for piece in cut_lines(text):
+            said, speaker = piece.text, piece.speaker
+            stems = stem(said)
+            flags = flags_of(piece, stems)
+            section = _section(headings, piece, at)
+            lines.append((at, note, piece.line, piece.start, speaker, flags, section, said))
+            if words := {*stems} - stop:
+                postings.append((at, " ".join(words)))
+            if speaker:
+                speakers[speaker] += 1
+            if self._cache and not piece.is_heading:
+                self._put_vector(at, said)
+            at += 1
+            if len(lines) >= _ENOUGH_ROWS:
+                self.flush()
+        self._line = at
+        return speakers
+
+    def _put_vector(self, at: int, text: str) -> None:
+        vector = self._cache.get(text) if self._cache else None
+        if vector is not None:
+            self._rows["line_vectors"].append((at, vector))
+
+    def _put_chunks(self, note: Note, text: str) -> None:
+        """Chunks as the original knows them; a chunk and its words have one row number."""
+        made: set[str] = set()
+        for chunk in cut_chunks(text):
+            if not chunk.text.strip():
+                continue
+            hashed = hash_text(chunk.text)
+            place = (note.source, note.path, chunk.start_line, chunk.end_line, hashed, self._model)
+            known_by = hash_text(":".join(map(str, place)))
+            if known_by in made:  # of a long line, two may be alike
+                continue
+            made.add(known_by)
+            named = (self._chunk, known_by, note.path, note.source)
+            said = (hashed, self._model, chunk.text, self._now_ms)
+            self._rows["chunks"].append((*named, chunk.start_line, chunk.end_line, *said))
+            self._rows["chunks_fts"].append((self._chunk, chunk.text))
+            self._chunk += 1
+            if len(self._rows["chunks"]) >= _ENOUGH_ROWS:
+                self.flush()
+
+    def flush(self) -> None:
+        """What waits goes in."""
+        for name, rows in self._rows.items():
+            if rows:
+                self._db.executemany(_INSERTS[name], rows)
+                rows.clear()
+
+
+def _section(headings: dict[int, int], piece: Piece, at: int) -> int:
+    """The line of the heading a line is under, 0 at the top; keeps `headings` by their depth."""
+    if not piece.is_heading:
+        return headings[max(headings)] if headings else 0
+    text = piece.text.lstrip()
+    depth = len(text) - len(text.lstrip("#"))
+    for deeper in [known for known in headings if known >= depth]:
+        del headings[deeper]
+    above = headings[max(headings)] if headings else 0
+    headings[depth] = at
+    return above
+
+
+def lines_without_vector(db: apsw.Connection) -> list[tuple[int, str]]:
+    """Lines that say something and have no vector: the embedder failed when they were put."""
+    return [
+        (int(at), str(text))
+        for at, text in select(
+            db,
+            "SELECT id, text FROM lines WHERE NOT flags & ?"
+            " AND id NOT IN (SELECT id FROM line_vectors)",
+            (HEADING,),
+        )
+    ]

@@ -1,0 +1,72 @@
+"""The page about memory: what it tells a person to type is typed, what it shows is what comes."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from homarus.cli.main import group
+from homarus.config.load import load_text
+from homarus.config.memory import check_memory, memory_search, memory_settings
+from homarus.config.paths import Paths
+from tests.docs.test_documents import commands_in
+from tests.style.rules import ROOT
+
+PAGE = ROOT / "docs" / "memory.md"
+# A block of commands, and what they print when the page shows it.
+_SHOWN = re.compile(r"^```console\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+_SETTINGS = re.compile(r"^```json5\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# These need a download, a gateway, or a program that is not ours. Others try them:
+# tests/unit/cli/test_models_command.py, tests/peers.
+ELSEWHERE = ("models pull",)
+
+
+def plain(text: str) -> str:
+    """Without what is another one each day, and with each machine."""
+    text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
+    text = re.sub(r"\d+\.\d (s|MB)\b", r"N \1", text)
+    return re.sub(r"(#L\d+(?:-L\d+)?)  +\d+\.\d\d", r"\1  SCORE", text).strip()
+
+
+def test_every_command_works_in_the_order_it_is_shown_and_prints_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("OPENCLAW_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = tmp_path / ".openclaw" / "openclaw.json"
+    config.parent.mkdir()
+    settings = {
+        "logging": {"file": str(tmp_path / "log.jsonl")},
+        "agents": {"defaults": {"memorySearch": {"provider": "none"}}},
+    }
+    config.write_text(json.dumps(settings))
+    assert CliRunner().invoke(group, ["setup"]).exit_code == 0
+    (tmp_path / "Notes" / "memory").mkdir(parents=True)
+    compared = 0
+    for commands, shown in _SHOWN.findall(PAGE.read_text(encoding="utf-8")):
+        printed = ""
+        for program, *words in commands_in(f"```console\n{commands}```\n"):
+            if program != "homarus" or " ".join(words).startswith(ELSEWHERE):
+                continue
+            done = CliRunner().invoke(group, words)
+            assert done.exception is None and done.exit_code == 0, (words, done.exception)
+            printed += done.stdout
+        if shown:
+            assert plain(printed) == plain(shown)
+            compared += 1
+    assert compared >= 2
+
+
+def test_every_setting_that_is_shown_is_one(tmp_path: Path) -> None:
+    blocks = _SETTINGS.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(blocks) >= 3
+    for block in blocks:
+        paths = Paths.find({"HOME": str(tmp_path)})
+        loaded = load_text(paths, {"HOME": str(tmp_path), "VOYAGE_API_KEY": "k"}, block)
+        assert not loaded.warnings and list(check_memory(loaded.config)) == []
+        memory_search(loaded.config, "main")
+        memory_settings(loaded.config)

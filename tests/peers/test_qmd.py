@@ -1,0 +1,272 @@
+"""The real qmd: what it is told, what it prints, and what is made of that. Keywords, no models."""
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.memory.base import Ask
+from homarus.memory.builtin import Builtin
+from homarus.memory.keeper import AgentMemory
+from homarus.memory.opening import open_backend
+from homarus.memory.place import Place
+from homarus.memory.qmd.backend import Qmd
+from homarus.memory.qmd.collections import resolve
+from homarus.memory.qmd.program import Program
+from homarus.memory.view import View, view_for
+from tests.peers.install import QmdProgram, qmd_program
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
+
+KEY = "agent:main:main"
+GROUP = "agent:main:telegram:group:-7"
+
+
+@pytest.fixture(scope="session")
+def program() -> QmdProgram:
+    return qmd_program()
+
+
+def place_of(program: QmdProgram, base: Path, **settings: Any) -> Place:
+    limits = {"timeoutMs": 60_000}  # the machine may be busy
+    written = {"command": str(program.command), "limits": limits, **settings}
+    return Place(
+        agent="main",
+        workspace=base / "ws",
+        database=base / "memory/main.sqlite",
+        agent_folder=base / "agents/main",
+        models_cache=base / "models",
+        home=base,
+        search=MemorySearch.model_validate({"store": {"vector": {"enabled": False}}}),
+        settings=MemorySettings.model_validate({"backend": "qmd", "qmd": written}),
+        env={"PATH": f"{program.node}{os.pathsep}{os.environ['PATH']}", "LANG": "C.UTF-8"},
+    )
+
+
+def write(place: Place, name: str, text: str) -> None:
+    path = place.workspace / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def lived_in(program: QmdProgram, base: Path) -> Place:
+    place = place_of(program, base)
+    write(place, "MEMORY.md", "# Memory\n\n- Ada lives in Lisbon since 2024.\n- Tea, no milk.\n")
+    filler = "".join(f"- nothing happened at {hour}\n" for hour in range(60))
+    write(place, "memory/2026-01-01.md", f"{filler}- The boat Lobster has a new mast.\n{filler}")
+    write(place, "memory/a folder/Übung_1.md", "# Practice\nThe boat was out for an hour.\n")
+    write(place, "memory/shared/rules.md", "The boat is washed on Fridays.\n")
+    write(place, "SOUL.md", "The boat is a secret.\n")
+    return place
+
+
+@pytest.fixture
+def place(program: QmdProgram, tmp_path: Path) -> Place:
+    return lived_in(program, tmp_path)
+
+
+@pytest.fixture
+def qmd(place: Place) -> Iterator[Qmd]:
+    with closing(Qmd(place)) as qmd:
+        qmd.sync(force=True)
+        yield qmd
+
+
+@pytest.fixture(scope="module")
+def indexed(
+    program: QmdProgram, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Place, Qmd]]:
+    """One for all who only search."""
+    place = lived_in(program, tmp_path_factory.mktemp("indexed"))
+    with closing(Qmd(place)) as qmd:
+        qmd.sync(force=True)
+        yield place, qmd
+
+
+def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> dict[str, str]:
+    """Paths and snippets; every snippet is what the cited lines of the file say."""
+    results = qmd.search(question, Ask(view=view or View())).results
+    for one in results:
+        lines = resolve(place, one.path).read_text(encoding="utf-8").split("\n")
+        assert "\n".join(lines[one.start_line - 1 : one.end_line]) == one.snippet
+    return {one.path: one.snippet for one in results}
+
+
+def test_a_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -> None:
+    place, qmd = indexed
+    found = cited(place, qmd, "boat mast")
+    assert list(found) == ["qmd/memory-dir/2026-01-01.md"]
+    assert "- The boat Lobster has a new mast." in found["qmd/memory-dir/2026-01-01.md"]
+    (result,) = qmd.search("mast", Ask()).results
+    assert result.start_line <= 61 <= result.end_line and result.source == "memory"
+    assert set(cited(place, qmd, "boat")) == {
+        "qmd/memory-dir/2026-01-01.md",
+        "qmd/memory-dir/a folder/Übung_1.md",
+        "qmd/memory-dir/shared/rules.md",
+    }
+    assert cited(place, qmd, "xylophone") == {}
+    status = qmd.status()
+    assert (status.backend, status.files, status.vectors) == ("qmd", 4, 0)
+    assert Path(status.database).is_file() and not status.dirty
+
+
+def test_a_question_of_which_no_file_has_every_word_is_answered(indexed: tuple[Place, Qmd]) -> None:
+    place, qmd = indexed
+    found = cited(place, qmd, "Where on earth does Ada live, with or without a xylophone?")
+    assert "- Ada lives in Lisbon since 2024." in found["qmd/memory-root/MEMORY.md"]
+
+
+def test_what_looks_like_an_option_or_a_query_language_is_words(indexed: tuple[Place, Qmd]) -> None:
+    place, qmd = indexed
+    for text in ("-mast", "mast --full --all", '"mast'):
+        assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, text), text
+    for text in ("lex: vec:", "NEAR( * OR", '"', "a" * 5_000):
+        cited(place, qmd, text)
+
+
+def test_a_change_is_found_after_an_update_and_cited_as_it_is_before(
+    place: Place, qmd: Qmd
+) -> None:
+    write(place, "MEMORY.md", "- A new line.\n- Another.\n- Ada lives in Porto since 2026.\n")
+    assert "Porto" in cited(place, qmd, "Ada")["qmd/memory-root/MEMORY.md"]
+    report = qmd.sync(force=True)
+    assert report.indexed == ("qmd/memory-root",) and report.unchanged == 3
+    assert "Porto" in cited(place, qmd, "Porto")["qmd/memory-root/MEMORY.md"]
+    assert cited(place, qmd, "Lisbon") == {}
+    (place.workspace / "MEMORY.md").unlink()
+    assert cited(place, qmd, "Porto") == {}
+    assert qmd.sync(force=True).removed == ("qmd/memory-root",)
+
+
+def test_links_lead_nowhere(place: Place, qmd: Qmd, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.md").write_text("A zeppelin boat.\n", encoding="utf-8")
+    memory = place.workspace / "memory"
+    (memory / "x.md").symlink_to(outside / "x.md")
+    (memory / "folder").symlink_to(outside)
+    (memory / "soul.md").symlink_to(place.workspace / "SOUL.md")
+    (memory / "self.md").symlink_to(memory / "2026-01-01.md")
+    qmd.sync(force=True)
+    assert cited(place, qmd, "zeppelin") == {}
+    assert len(cited(place, qmd, "boat")) == 3
+
+
+def test_only_what_a_conversation_may_see(indexed: tuple[Place, Qmd]) -> None:
+    place, qmd = indexed
+    assert list(cited(place, qmd, "boat", view_for(GROUP))) == ["qmd/memory-dir/shared/rules.md"]
+    assert cited(place, qmd, "Ada", view_for(GROUP)) == {}
+    assert len(cited(place, qmd, "boat", view_for(KEY))) == 3
+
+
+def test_collections_of_the_config_come_change_and_go(
+    program: QmdProgram, place: Place, tmp_path: Path
+) -> None:
+    write(place, "Docs & Co/one.md", "The anchor is rusty.\n")
+    write(place, "Docs & Co/deep/two.md", "The second anchor is new.\n")
+
+    def anchors(*paths: dict[str, str]) -> set[str]:
+        now = place_of(program, tmp_path, paths=list(paths))
+        with closing(Qmd(now)) as qmd:
+            qmd.sync(force=True)
+            return set(cited(now, qmd, "anchor"))
+
+    folder = {"path": "Docs & Co"}
+    assert anchors(folder) == {"qmd/docs-co/one.md", "qmd/docs-co/deep/two.md"}
+    assert anchors({**folder, "pattern": "*.md"}) == {"qmd/docs-co/one.md"}
+    assert anchors({"path": "Docs & Co/deep", "name": "docs co"}) == {"qmd/docs-co/two.md"}
+    assert anchors() == set()
+    listed = Program(place).run("collection", "list", timeout_ms=0)
+    assert re.findall(r"^(\S+) \(qmd:", listed, re.MULTILINE) == [
+        "memory-root",
+        "memory-alt",
+        "memory-dir",
+    ]
+
+
+def test_a_project_file_in_the_workspace_is_not_obeyed(place: Place, tmp_path: Path) -> None:
+    hook = f"    update: touch {tmp_path}/obeyed\n"
+    local = f"collections:\n  memory-dir:\n    path: {tmp_path}\n    pattern: '**/*.md'\n{hook}"
+    for base in (place.workspace, tmp_path, place.agent_folder):
+        (base / ".qmd").mkdir(parents=True)
+        (base / ".qmd/index.yml").write_text(local, encoding="utf-8")
+    with closing(Qmd(place)) as qmd:
+        qmd.sync(force=True)
+        assert len(cited(place, qmd, "boat")) == 3
+    assert not (tmp_path / "obeyed").exists()
+    assert not list(tmp_path.rglob(".qmd/index.sqlite"))
+
+
+def test_past_conversations_are_found_by_those_who_took_part(
+    program: QmdProgram, place: Place, tmp_path: Path
+) -> None:
+    place.transcripts.mkdir(parents=True)
+    index = {}
+    for key, name, words in ((KEY, "s-1", "a red kayak"), (GROUP, "s-2", "a blue kayak")):
+        index[key] = {"sessionId": name, "updatedAt": 1}
+        message = {"role": "user", "content": [{"type": "text", "text": f"I bought {words}."}]}
+        line = {"type": "message", "id": name, "parentId": None, "message": message}
+        (place.transcripts / f"{name}.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    (place.transcripts / "sessions.json").write_text(json.dumps(index), encoding="utf-8")
+    now = place_of(program, tmp_path, sessions={"enabled": True})
+    with closing(Qmd(now)) as qmd:
+        qmd.sync(force=True)
+        assert set(cited(now, qmd, "kayak")) == {"qmd/sessions/s-1.md", "qmd/sessions/s-2.md"}
+        assert list(cited(now, qmd, "kayak", view_for(GROUP))) == ["qmd/sessions/s-2.md"]
+        found = qmd.search("red kayak", Ask()).results[0]
+    assert found.source == "sessions" and "User: I bought a red kayak." in found.snippet
+
+
+def test_a_damaged_index_is_made_anew(place: Place, qmd: Qmd) -> None:
+    index = Path(qmd.status().database)
+    index.write_bytes(b"this is not a database, and long enough to be sure of it" * 100)
+    assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, "mast")
+
+
+@pytest.mark.parametrize("mode", ["query", "vsearch"])
+def test_a_mode_that_needs_a_model_falls_back_where_there_is_none(
+    program: QmdProgram, place: Place, tmp_path: Path, mode: str
+) -> None:
+    now = place_of(program, tmp_path, searchMode=mode)
+    with closing(open_backend(now, lambda: Builtin(now))) as memory:
+        memory.sync()
+        answer = memory.search("mast", Ask())
+        status = memory.status()
+    assert "mast" in answer.results[0].snippet and answer.backend == status.backend == "builtin"
+    assert answer.fallback and answer.fallback.wanted == "qmd"
+    assert "qmd embed" in answer.fallback.why or "qmd query" in answer.fallback.why
+
+
+def test_the_memory_of_an_agent_searches_and_reads_by_it(place: Place) -> None:
+    async def main() -> None:
+        memory = AgentMemory(place)
+        try:
+            answer = await memory.search("mast")
+            path = answer.results[0].path
+            assert (answer.backend, path) == ("qmd", "qmd/memory-dir/2026-01-01.md")
+            excerpt = await memory.get(path, from_line=61, lines=1)
+            assert excerpt.text == "- The boat Lobster has a new mast."
+            assert (await memory.status()).backend == "qmd"
+        finally:
+            await memory.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_needs_a_newer_node_falls_back(program: QmdProgram, place: Place) -> None:
+    old = place.home / "old"
+    old.mkdir()
+    (old / "node").write_text("#!/bin/sh\necho 'SyntaxError: too old' >&2\nexit 1\n")
+    (old / "node").chmod(0o755)
+    now = replace(place, env={"PATH": f"{old}{os.pathsep}{os.environ['PATH']}"})
+    with closing(open_backend(now, lambda: Builtin(now))) as memory:
+        answer = memory.search("mast", Ask())
+    assert answer.results and answer.fallback and "too old" in answer.fallback.why

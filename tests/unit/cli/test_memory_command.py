@@ -1,0 +1,338 @@
+"""`homarus memory`, without a gateway and mostly without a config."""
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from homarus.cli.memory import command
+from homarus.cli.memory_show import Bar
+from homarus.cli.status import command as status_command
+from homarus.core.errors import HomarusError, UnknownName, UserError
+
+NOTE = """# Monday
+
+- Ada: I moved to Kiel last week, the flat has a view of the harbour.
+- Ben: And the ferry to Oslo leaves from there.
+
+- Ada: My sister Grace plays the cello in an orchestra.
+"""
+
+
+WORDS = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A workspace that is no agent's."""
+    folder = tmp_path / "notes"
+    (folder / "memory").mkdir(parents=True)
+    (folder / "memory" / "2026-03-02.md").write_text(NOTE, encoding="utf-8")
+    (folder / "MEMORY.md").write_text("- Ada is allergic to walnuts.\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def bare(home: Path, notes: Path, tmp_path: Path) -> tuple[str, ...]:
+    """A workspace and a state, and nothing else."""
+    return ("--workspace", str(notes), "--state", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def there(bare: tuple[str, ...], tmp_path: Path) -> tuple[str, ...]:
+    """The same, by words: whatever makes vectors on this machine."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "openclaw.json").write_text(json.dumps(WORDS))
+    return bare
+
+
+def run(*args: str, text: str | bytes = "") -> Result:
+    return CliRunner().invoke(command, args, input=text, standalone_mode=False)
+
+
+def done(*args: str, text: str | bytes = "") -> Result:
+    result = run(*args, text=text)
+    assert result.exception is None, result.exception
+    return result
+
+
+def told(*args: str) -> Any:
+    return json.loads(done(*args, "--json").stdout)
+
+
+def refused(*args: str, text: str = "") -> HomarusError:
+    error = run(*args, text=text).exception
+    assert isinstance(error, HomarusError), error
+    return error
+
+
+def test_any_folder_is_indexed_and_searched_with_no_config_at_all(
+    bare: tuple[str, ...], tmp_path: Path
+) -> None:
+    shown = done("index", *bare).stdout
+    assert shown.startswith("2 files indexed, 0 unchanged, ")
+    assert (tmp_path / "state" / "memory" / "main.sqlite").exists()
+    assert not (tmp_path / ".openclaw" / "memory").exists()
+    found = told("search", "Where does Ada live now, Kiel?", *bare)
+    best = found["results"][0]
+    assert best["path"] == "memory/2026-03-02.md" and best["startLine"] == 3
+    assert "moved to Kiel" in best["snippet"] and best["citation"].startswith(
+        "memory/2026-03-02.md#L3"
+    )
+    assert {"results", "provider", "model", "backend", "fallback", "mode"} <= found.keys()
+
+
+def test_a_search_indexes_what_is_new_by_itself(there: tuple[str, ...], notes: Path) -> None:
+    assert told("search", "cello", *there)["results"]
+    (notes / "memory" / "later.md").write_text("The zeppelin is parked in Bremen.\n")
+    (best, *_) = told("search", "zeppelin", *there)["results"]
+    assert best["citation"] == "memory/later.md#L1"
+
+
+def test_results_are_shown_with_their_citations(there: tuple[str, ...]) -> None:
+    shown = done("search", "walnuts", *there, "--max-results", "1").stdout
+    head, snippet, *_ = shown.splitlines()
+    assert head.startswith("MEMORY.md#L1  ") and float(head.split()[1]) > 0
+    assert snippet == "  - Ada is allergic to walnuts."
+    assert "1 result, words" in shown
+
+
+def test_nothing_found_says_so_and_what_to_do(there: tuple[str, ...]) -> None:
+    shown = done("search", "qwertzuiop", *there).stdout
+    assert "Nothing found for 'qwertzuiop'." in shown
+    assert "homarus memory status" in shown and "homarus memory index --force" in shown
+    assert told("search", "qwertzuiop", *there)["results"] == []
+
+
+def test_notes_cannot_write_to_the_terminal(there: tuple[str, ...], notes: Path) -> None:
+    (notes / "memory" / "bad.md").write_text("A \x1b[2J zebra crossed the road.\n")
+    shown = done("search", "zebra", *there).stdout
+    assert "\x1b" not in shown and "zebra crossed" in shown
+    assert "\x1b[2J" in told("search", "zebra", *there)["results"][0]["snippet"]  # as it stands
+
+
+def test_no_more_than_was_asked_for(there: tuple[str, ...]) -> None:
+    many = told("search", "Ada", *there)["results"]
+    assert len(many) > 1
+    assert len(told("search", "Ada", *there, "--max-results", "1")["results"]) == 1
+    assert len(told("search", "Ada", *there, "--max-chars", "1")["results"]) == 1
+    whole = told("search", "Ada moved", *there, "--mode", "passages")["results"][0]
+    assert whole["snippet"].count("\n") > 2
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--max-results", "0"), ("--min-score", "2"), ("--mode", "pages"), ("--max-chars", "-1")],
+)
+def test_options_are_checked(there: tuple[str, ...], flags: tuple[str, ...]) -> None:
+    assert run("search", "Ada", *there, *flags).exception is not None
+
+
+def test_indexing_again_costs_nothing_and_force_reads_everything(
+    there: tuple[str, ...], notes: Path
+) -> None:
+    first = told("index", *there)
+    assert first["indexed"] == ["MEMORY.md", "memory/2026-03-02.md"] and first["tookMs"] >= 0
+    again = told("index", *there)
+    assert again["indexed"] == [] and again["unchanged"] == 2
+    assert len(told("index", *there, "--force")["indexed"]) == 2
+    (notes / "MEMORY.md").unlink()
+    assert told("index", *there)["removed"] == ["MEMORY.md"]
+
+
+def test_what_is_skipped_is_said_by_name(there: tuple[str, ...], notes: Path) -> None:
+    (notes / "memory" / "link.md").symlink_to(notes / "MEMORY.md")
+    (notes / "memory" / "junk.md").write_bytes(b"\0\1\2" * 100)
+    shown = done("index", *there).stdout
+    assert "2 files skipped:" in shown
+    assert "  memory/link.md  is a link" in shown and "  memory/junk.md  is not text" in shown
+    assert "memory/link.md  is a link" in done("status", *there).stdout
+    (agent,) = told("status", "--index", *there)["agents"]
+    assert {one["path"] for one in agent["skipped"]} == {"memory/link.md", "memory/junk.md"}
+
+
+def test_a_damaged_index_is_made_anew_and_said(there: tuple[str, ...], tmp_path: Path) -> None:
+    done("index", *there)
+    database = tmp_path / "state" / "memory" / "main.sqlite"
+    for file in database.parent.iterdir():
+        file.unlink()
+    database.write_bytes(b"no database at all " * 500)
+    result = done("index", *there)
+    assert "made anew" in (result.stdout + result.stderr).lower()
+    assert told("search", "walnuts", *there)["results"]
+
+
+def test_status_says_what_is_there(there: tuple[str, ...], notes: Path) -> None:
+    done("index", *there)
+    shown = done("status", *there).stdout
+    rows = dict(line.split(maxsplit=1) for line in shown.splitlines())
+    assert rows["agent"] == "main" and rows["backend"] == "builtin"
+    assert rows["holds"].startswith("2 files, ")
+    (agent,) = told("status", *there)["agents"]
+    assert agent["agentId"] == "main" and agent["workspaceDir"] == str(notes)
+    assert agent["files"] == 2 and agent["dbBytes"] > 0 and agent["skipped"] == []
+
+
+def test_status_tells_of_every_agent(home: Path) -> None:
+    config = {"agents": {"list": [{"id": "main"}, {"id": "work", "workspace": "~/work"}]}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    (home / "work").mkdir()
+    main, work = told("status")["agents"]
+    assert main["problem"] and work["agentId"] == "work" and not work["problem"]
+    assert [row["agentId"] for row in told("status", "--agent", "Work")["agents"]] == ["work"]
+    assert "homarus setup" in done("status").stdout
+
+
+def test_one_agent_without_memory_does_not_hide_the_others(home: Path, notes: Path) -> None:
+    off = {"id": "off", "workspace": str(notes), "memorySearch": {"enabled": False}}
+    config = {"agents": {"list": [off, {"id": "on", "workspace": str(notes)}], **WORDS["agents"]}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    first, second = told("status", "--index")["agents"]
+    assert "switched off" in first["problem"] and second["files"] == 2
+    assert "switched off" in refused("search", "x", "--agent", "off").message
+
+
+def test_what_makes_vectors_is_tried_when_asked(there: tuple[str, ...], tmp_path: Path) -> None:
+    (agent,) = told("status", "--deep", *there)["agents"]
+    assert agent["embedding"]["ok"] and "nothing to try" in agent["embedding"]["told"]
+    gone = {"provider": "openai", "remote": {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k"}}
+    config = {"agents": {"defaults": {"memorySearch": gone}}}
+    (tmp_path / "state" / "openclaw.json").write_text(json.dumps(config))
+    (agent,) = told("status", "--deep", *there)["agents"]
+    assert not agent["embedding"]["ok"] and "127.0.0.1:9" in agent["embedding"]["told"]
+    assert "trial" in done("status", "--deep", *there).stdout
+
+
+def test_an_agents_own_index_is_not_undone_by_another_workspace(home: Path, notes: Path) -> None:
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(WORDS))
+    own = home / ".openclaw" / "workspace"
+    own.mkdir()
+    (own / "MEMORY.md").write_text("Mine are the marmots.\n")
+    assert told("search", "marmots")["results"]
+    assert told("search", "walnuts", "--workspace", str(notes))["results"]
+    assert not told("search", "walnuts")["results"] and told("search", "marmots")["results"]
+    names = {file.name for file in (home / ".openclaw" / "memory").glob("*.sqlite")}
+    assert "main.sqlite" in names and len(names) == 2
+    told("index", "--workspace", str(own))  # which is its own
+    assert {file.name for file in (home / ".openclaw" / "memory").glob("*.sqlite")} == names
+    shown = CliRunner().invoke(status_command, standalone_mode=False).stdout
+    assert shown.count("memory    main: index of ") == 1
+
+
+def test_the_config_holds_where_there_is_one(home: Path, notes: Path) -> None:
+    config = {
+        "agents": {
+            "defaults": {"memorySearch": {"provider": "none", "query": {"maxResults": 1}}},
+            "list": [{"id": "work", "workspace": str(notes)}],
+        },
+        "channels": {"telegram": {"botToken": "${NOT_SET_IN_THIS_SHELL}"}},
+    }
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    assert len(told("search", "Ada")["results"]) == 1
+    assert (home / ".openclaw" / "memory" / "work.sqlite").exists()
+
+
+def test_what_is_typed_wrong_is_said_with_what_to_do(home: Path, notes: Path) -> None:
+    (home / "file").write_text("")
+    at = ("--workspace", str(notes))
+    for args, message, fix in (
+        (("search", "  ", *at), "nothing to look for", "homarus memory search"),
+        (("search", "x", "--workspace", str(home / "no")), "no workspace at ~/no", "there"),
+        (("search", "x", "--workspace", ""), "no workspace", "there"),
+        (("search", "x"), "no workspace at ~/.openclaw/workspace", "homarus setup"),
+        (("index", *at, "--state", str(home / "file")), "~/file is not a folder", "--state"),
+        (("index", *at, "--state", str(home / "file" / "x")), "~/file is not a folder", "--state"),
+        (("index", *at, "--state", ""), "names no folder", "--state"),
+        (("write", " ", *at), "nothing to write", "homarus memory write"),
+    ):
+        error = refused(*args)
+        assert isinstance(error, UserError) and message in error.message, error
+        assert fix in error.fix
+    unknown = refused("search", "x", "--agent", "mian", *at)
+    assert isinstance(unknown, UnknownName) and unknown.nearest == ("main",)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_state_that_cannot_be_written_is_said(home: Path, notes: Path) -> None:
+    closed = home / "closed"
+    closed.mkdir(mode=0o500)
+    error = refused("index", "--workspace", str(notes), "--state", str(closed))
+    assert "cannot be written" in error.message
+
+
+def ask(there: tuple[str, ...], *lines: str | bytes) -> list[dict[str, Any]]:
+    text = b"".join(line.encode() if isinstance(line, str) else line for line in lines)
+    return [json.loads(line) for line in done("bench-stdio", *there, text=text).stdout.splitlines()]
+
+
+def test_bench_stdio_answers_what_search_answers(there: tuple[str, ...]) -> None:
+    queries = ["Where does Ada live?", "cello", "ferry to Oslo", "nothing of that sort xyzzy"]
+    lines = [json.dumps({"id": n, "query": q, "k": 4}) + "\n" for n, q in enumerate(queries)]
+    answers = ask(there, *lines)
+    assert [one["id"] for one in answers] == [0, 1, 2, 3]
+    for answer, query in zip(answers, queries, strict=True):
+        searched = told("search", query, *there, "--max-results", "4")
+        assert answer["results"] == searched["results"] and answer["ms"] > 0
+
+
+def test_bench_stdio_goes_on_after_a_bad_line(there: tuple[str, ...]) -> None:
+    bad: list[str | bytes] = [
+        "nonsense\n", "[1]\n", "null\n", b"\xff\xfe\n", "[" * 100_000 + "\n", "\n",
+        '{"id": "a"}\n', '{"id": "b", "query": " "}\n', '{"id": "c", "query": 7}\n',
+        '{"id": "d", "query": "x", "k": 0}\n', '{"id": "e", "query": "x", "k": true}\n',
+        '{"id": "f", "query": "x", "k": 1e9}\n', "x" * 2_500_000 + "\n",
+        '{"id": "g", "query": "cello"}',
+    ]  # fmt: skip
+    answers = ask(there, *bad)
+    assert [one["id"] for one in answers] == [
+        None, None, None, None, None, "a", "b", "c", "d", "e", "f", None, "g",
+    ]  # fmt: skip
+    assert all("error" in one for one in answers[:-1])
+    assert answers[-1]["results"]
+
+
+def test_every_answer_is_written_before_the_next_question_is_read(there: tuple[str, ...]) -> None:
+    import asyncio
+
+    from homarus.cli.memory_place import Which, find_memory, open_memory
+    from homarus.cli.memory_stdio import serve
+    from homarus.memory.base import Ask
+
+    out = io.StringIO()
+
+    class Questions(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            lines = out.getvalue().count("\n")
+            return json.dumps({"id": lines, "query": "Ada"}).encode() + b"\n" if lines < 3 else b""
+
+    async def main() -> None:
+        place = find_memory(Which(workspace=there[1], state=there[3]))
+        async with open_memory(place) as memory:
+            await serve(memory, Ask(), Questions(), out)
+
+    asyncio.run(main())
+    assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [0, 1, 2]
+
+
+def test_the_bar_is_for_terminals_and_for_what_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("homarus.cli.memory_show.time.monotonic", lambda: now_s)
+    dumb, bar = Bar(live=False), Bar(live=True)
+    dumb(1, 10, "a.md")
+    bar(1, 10, "a.md")
+    assert capsys.readouterr().err == ""
+    now_s = 5.0
+    dumb(5, 10, "b.md")
+    bar(5, 10, "memory/\x1bb.md")
+    bar(6, 10, "too soon")
+    shown = capsys.readouterr().err
+    assert shown.startswith("\r[############............] 5 of 10  memory/") and "\x1b" not in shown
+    assert "too soon" not in shown
+    bar.clear()
+    assert capsys.readouterr().err.strip(" \r") == ""

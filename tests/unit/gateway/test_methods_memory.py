@@ -1,0 +1,155 @@
+"""memory.*: what a client of the gateway may know of what agents remember, and add to it."""
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.errors import HomarusError, InvalidRequest
+from tests.unit.gateway.world import CONFIG, World
+from tests.unit.gateway.world import run as run_world
+
+WORDS: dict[str, Any] = {**CONFIG["agents"]["defaults"], "memorySearch": {"provider": "none"}}
+
+
+def run(body: Callable[[World], Awaitable[None]], folder: Path, *agents: str) -> None:
+    """In a world whose agents remember by words alone, whatever this machine has."""
+
+    async def closing(it: World) -> None:
+        try:
+            await body(it)
+        finally:
+            await it.app.memories.close()
+
+    listed = [{"id": agent} for agent in agents]
+    run_world(closing, folder, config={"agents": {"defaults": WORDS, "list": listed}})
+
+
+def remember(it: World, text: str, path: str = "MEMORY.md", agent: str = "main") -> Path:
+    file = it.app.agent(agent).workspace / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        remember(it, "# Ada\n\n- Ada is allergic to walnuts.\n- She lives in Kiel.\n")
+        told = await it.ask("memory.search", {"query": "walnuts"}, "write")
+        (best, *_) = told["results"]
+        assert best["citation"].startswith("MEMORY.md#L3") and "walnuts" in best["snippet"]
+        assert told["backend"] == "builtin" and told["mode"] in {"fts-only", "hybrid"}
+        got = await it.ask("memory.get", {"path": "MEMORY.md", "from": 3, "lines": 1}, "write")
+        assert got["text"].strip() == "- Ada is allergic to walnuts."
+        assert (got["path"], got["from"], got["lines"]) == ("MEMORY.md", 3, 1)
+
+    run(body, tmp_path)
+
+
+def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        it.app.agent("main")  # makes the workspace
+        first = await it.ask("memory.write", {"text": "The zeppelin lands on Friday."}, "write")
+        assert first["added"] and first["path"].startswith("memory/")
+        again = await it.ask("memory.write", {"text": "The zeppelin lands on Friday."}, "write")
+        assert not again["added"] and again["path"] == first["path"]
+        named = await it.ask("memory.write", text="Ada likes rye bread.", path="MEMORY.md")
+        assert named["path"] == "MEMORY.md"
+        (best, *_) = (await it.ask("memory.search", query="zeppelin"))["results"]
+        assert best["path"] == first["path"] and best["startLine"] == first["startLine"]
+
+    run(body, tmp_path)
+
+
+def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        remember(it, "- Ada is allergic to walnuts.\n")
+        made = await it.ask("memory.index", {}, "admin")
+        assert "MEMORY.md" in made["indexed"] and made["rebuilt"] == ""
+        assert "MEMORY.md" not in (await it.ask("memory.index"))["indexed"]
+        assert "MEMORY.md" in (await it.ask("memory.index", force=True))["indexed"]
+        told = await it.ask("memory.status", {}, "read")
+        assert told["agentId"] == "main" and told["files"] >= 1 and not told["problem"]
+
+    run(body, tmp_path)
+
+
+def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        remember(it, "- Ada is allergic to walnuts.\n")
+        remember(it, "- The server room is cold.\n", agent="ops")
+        assert (await it.ask("memory.search", query="walnuts"))["results"]
+        assert not (await it.ask("memory.search", query="walnuts", agentId="OPS"))["results"]
+        assert (await it.ask("memory.search", query="server", agentId="ops"))["results"]
+        with pytest.raises(HomarusError, match=r"unknown agent 'opps'.*ops"):
+            await it.ask("memory.search", query="server", agentId="opps")
+
+    run(body, tmp_path, "main", "ops")
+
+
+def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        for method, params in (
+            ("memory.search", {"query": "x"}),
+            ("memory.get", {"path": "MEMORY.md"}),
+            ("memory.write", {"text": "x"}),
+        ):
+            with pytest.raises(InvalidRequest, match=r"missing scope: operator\.write"):
+                await it.ask(method, params, "read")
+        with pytest.raises(InvalidRequest, match=r"missing scope: operator\.admin"):
+            await it.ask("memory.index", {}, "write")
+
+    run(body, tmp_path)
+
+
+def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
+    async def body(it: World) -> None:
+        remember(it, "- Ada is allergic to walnuts.\n")
+        for method, params in (
+            ("memory.search", {}),
+            ("memory.search", {"query": " \n"}),
+            ("memory.search", {"query": "x", "maxResults": 0}),
+            ("memory.search", {"query": "x", "minScore": 1.5}),
+            ("memory.search", {"query": "x", "mode": "pages"}),
+            ("memory.get", {"path": "MEMORY.md", "from": 0}),
+            ("memory.get", {"path": ""}),
+            ("memory.write", {"text": "   "}),
+            ("memory.index", {"force": "yes"}),
+        ):
+            with pytest.raises(InvalidRequest, match=f"invalid {method} params"):
+                await it.ask(method, params)
+
+    run(body, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../openclaw.json", "/etc/passwd", "memory/../../openclaw.json", "AGENTS.md", "no.md",
+     "memory/link.md", "memory/\x00.md", "memory", "file:///etc/passwd"],
+)  # fmt: skip
+def test_only_notes_are_read(tmp_path: Path, path: str) -> None:
+    async def body(it: World) -> None:
+        remember(it, "secret", "secret.md")
+        link = it.app.agent("main").workspace / "memory" / "link.md"
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(tmp_path / "state" / "openclaw.json")
+        with pytest.raises(InvalidRequest) as caught:
+            await it.ask("memory.get", path=path)
+        assert "sk-very-secret-key" not in str(caught.value)
+        if path != "no.md":
+            with pytest.raises(InvalidRequest):
+                await it.ask("memory.write", text="x", path=path)
+
+    run(body, tmp_path)
+
+
+def test_nothing_of_memory_is_loaded_before_it_is_asked_for() -> None:
+    script = "import sys, homarus.gateway.methods, homarus.app; print(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("homarus.memory")}
+    assert not loaded - {"homarus.memory"}

@@ -1,0 +1,347 @@
+"""The backend of our own: words always, vectors where they can be had, and no silence."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.core.errors import ProviderError, StoreError
+from homarus.memory import builtin
+from homarus.memory.base import Ask, Fallback
+from homarus.memory.builtin import Builtin, Choice, notes_of
+from homarus.memory.embed.base import Model, Paying
+from homarus.memory.embed.steady import Steady
+from homarus.memory.index import Index, Report
+from homarus.memory.place import Place
+from homarus.memory.source import Skipped
+from homarus.memory.turns import Turns
+from homarus.memory.view import view_for
+
+
+def place_at(tmp_path: Path, search: Mapping[str, Any] | None = None) -> Place:
+    workspace = tmp_path / "workspace"
+    (workspace / "memory").mkdir(parents=True, exist_ok=True)
+    return Place(
+        agent="main",
+        workspace=workspace,
+        database=tmp_path / "memory" / "main.sqlite",
+        agent_folder=tmp_path / "agents" / "main",
+        models_cache=tmp_path / "models",
+        home=tmp_path,
+        search=MemorySearch.model_validate({"provider": "none", **(search or {})}),
+        settings=MemorySettings.model_validate({}),
+        timezone="UTC",
+    )
+
+
+def note(place: Place, path: str, text: str) -> None:
+    file = place.workspace / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+class Hashes:
+    """Vectors by the hash of words. Fails when told to."""
+
+    def __init__(self, name: str = "hashes", dims: int = 32) -> None:
+        self.model = Model("fake", name, dims)
+        self.failure: Exception | None = None
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.failure:
+            raise self.failure
+        self.asked += texts
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        sums = [0.0] * self.model.dims
+        for word in text.lower().split():
+            sums[hashlib.sha256(word.encode()).digest()[0] % self.model.dims] += 1.0
+        length = sum(one * one for one in sums) ** 0.5 or 1.0
+        return [one / length for one in sums]
+
+
+@contextmanager
+def opened(place: Place, embedder: Hashes | None = None) -> Iterator[Builtin]:
+    with closing(Builtin(place, embedder)) as backend:
+        yield backend
+
+
+def first_path(backend: Builtin, text: str, ask: Ask | None = None) -> str:
+    return backend.search(text, ask or Ask()).results[0].path
+
+
+def test_status_says_what_is_indexed_by_what_and_why(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "# Facts\n- The walrus is called Otto.\n- Ada lives in Kiel.\n")
+    with opened(place, Hashes()) as backend:
+        before = backend.status()
+        assert (before.dirty, before.tested, before.files) == (True, False, 0)
+        backend.sync()
+        after = backend.status()
+    assert (after.agent, after.backend, after.sources) == ("main", "builtin", ("memory",))
+    assert (after.provider, after.model, after.why) == ("fake", "hashes", "it was given")
+    assert (after.files, after.lines, after.vectors) == (1, 3, 2)
+    assert (after.dirty, after.tested, after.problem) == (False, True, "")
+    assert (after.fallback, after.notes) == (None, ())
+
+
+def test_an_index_is_dirty_when_a_file_changed_came_or_went(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place) as backend:
+        backend.sync()
+        assert not backend.status().dirty
+        note(place, "MEMORY.md", "- The walrus is called Emil.\n")
+        assert backend.status().dirty
+        backend.sync()
+        note(place, "memory/new.md", "- something\n")
+        assert backend.status().dirty
+        backend.sync()
+        (place.workspace / "memory/new.md").unlink()
+        assert backend.status().dirty
+        backend.sync()
+        assert not backend.status().dirty
+
+
+def test_what_is_skipped_is_told_by_name(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    (place.workspace / "memory" / "link.md").symlink_to(tmp_path / "elsewhere.md")
+    (place.workspace / "memory" / "zeros.md").write_bytes(b"\0" * 100)
+    (place.workspace / "memory" / "latin.md").write_bytes(b"- caf\xe9 in Lisbon\n")
+    with opened(place) as backend:
+        backend.sync()
+        told = " ".join(backend.status().notes)
+    assert "memory/link.md (is a link)" in told
+    assert "memory/zeros.md (is not text)" in told
+    assert "some bytes are not UTF-8 in memory/latin.md" in told
+
+
+def test_of_many_skipped_files_twenty_are_named() -> None:
+    skipped = tuple(Skipped(f"memory/{number}.md", "is a link") for number in range(25))
+    (told,) = notes_of(Report(skipped=skipped))
+    assert "memory/19.md" in told
+    assert "memory/20.md" not in told
+    assert told.endswith("and 5 more")
+
+
+def test_every_note_has_an_owner_and_an_audience(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The safe is behind the walrus.\n")
+    note(place, "memory/shared/rules.md", "- The walrus is fed at noon.\n")
+    group = Ask(view=view_for("agent:main:telegram:group:-7"))
+    with opened(place) as backend:
+        backend.sync()
+        assert {one.path for one in backend.search("walrus", Ask()).results} == {
+            "MEMORY.md",
+            "memory/shared/rules.md",
+        }
+        found = backend.search("walrus safe", group).results
+    assert {one.path for one in found} == {"memory/shared/rules.md"}
+
+
+# --- vectors that fail
+
+
+def test_an_embedder_that_fails_at_indexing_leaves_the_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, embedder = place_at(tmp_path), Hashes()
+    embedder.failure = ProviderError("no more money")
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with caplog.at_level(logging.WARNING, "homarus"), opened(place, embedder) as backend:
+        assert backend.sync().indexed == ("MEMORY.md",)
+        backend.sync()
+        answer = backend.search("walrus", Ask())
+        status = backend.status()
+    assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
+    assert status.fallback == Fallback("fake", "no more money")
+    assert any("found by their words only" in told for told in status.notes)
+    assert caplog.text.count("no more money") == 1
+
+
+def test_an_embedder_that_fails_at_a_question_leaves_the_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, embedder = place_at(tmp_path), Hashes()
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with caplog.at_level(logging.WARNING, "homarus"), opened(place, embedder) as backend:
+        backend.sync()
+        assert backend.search("walrus", Ask()).provider == "fake"
+        embedder.failure = ProviderError("the service is away")
+        for _ in range(2):
+            answer = backend.search("walrus", Ask())
+            assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
+            assert answer.fallback == Fallback("fake", "the service is away")
+        assert backend.status().fallback == Fallback("fake", "the service is away")
+    assert caplog.text.count("the service is away") == 1
+
+
+def test_vectors_of_another_model_are_never_compared(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place, Hashes("old")) as backend:
+        backend.sync()
+    other = Hashes("new")
+    with opened(place, other) as backend:
+        answer = backend.search("walrus", Ask())
+        assert (answer.results[0].path, answer.provider, other.asked) == ("MEMORY.md", "none", [])
+        backend.sync()
+        assert backend.search("walrus", Ask()).model == "new"
+
+
+class Nameless(Hashes):
+    """A service that has to be asked what its vectors are, and does not answer."""
+
+    @property
+    def model(self) -> Model:
+        raise ProviderError("nobody is at home")
+
+    @model.setter
+    def model(self, _model: Model) -> None:
+        pass
+
+
+def test_an_embedder_that_cannot_say_what_it_is_leaves_the_words(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place, Nameless()) as backend:
+        backend.sync()
+        answer = backend.search("walrus", Ask())
+        assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
+        assert answer.fallback == Fallback("none", "nobody is at home")
+        assert backend.status().provider == "none"
+
+
+def choosing(*found: Choice) -> Callable[[Place, Paying, Mapping[str, str]], Choice]:
+    left = list(found)
+    return lambda _place, _spent, _without: left.pop(0)
+
+
+def test_the_named_fallback_stands_in_for_a_provider_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Hashes("first"), Hashes("second")
+    first.failure = ProviderError("over quota")
+    chosen = [Choice(Turns(Steady(one)), one.model.name) for one in (first, second)]
+    monkeypatch.setattr(builtin, "_choose", choosing(*chosen))
+    place = place_at(tmp_path, {"provider": "openai", "fallback": "wordllama"})
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place) as backend:
+        backend.sync()
+        answer, status = backend.search("walrus", Ask()), backend.status()
+    assert (answer.model, status.model) == ("second", "second")
+    assert answer.fallback == status.fallback == Fallback("openai", "over quota")
+
+
+def test_what_could_not_be_had_is_looked_for_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = Choice(fallback=Fallback("openai", "there is no key"))
+    had = Choice(Turns(Steady(Hashes())), "a key was set")
+    monkeypatch.setattr(builtin, "_choose", choosing(lost, had))
+    now_s = [0.0]
+    place = place_at(tmp_path, {"provider": "openai"})
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with closing(Builtin(place, monotonic=lambda: now_s[0])) as backend:
+        for at_s, provider in ((0.0, "none"), (299.0, "none"), (301.0, "fake")):
+            now_s[0] = at_s
+            backend.sync()
+            answer = backend.search("walrus", Ask())
+            assert (answer.provider, answer.results[0].path) == (provider, "MEMORY.md")
+
+
+def test_words_alone_are_no_failure(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place) as backend:
+        backend.sync()
+        answer, status = backend.search("walrus", Ask()), backend.status()
+    assert (answer.provider, answer.fallback, status.fallback) == ("none", None, None)
+    assert "provider is none" in status.why
+
+
+# --- the self-test
+
+
+def lose_words(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
+    """Have an index forget its words after it was made, so often."""
+    made, left = Index.sync, [times]
+
+    def sync(self: Index, *args: Any, **named: Any) -> Report:
+        report = made(self, *args, **named)
+        if report.indexed and left[0]:
+            left[0] -= 1
+            self.db.execute("INSERT INTO postings (postings) VALUES ('delete-all')")
+            self.db.execute("UPDATE lines SET text = 'nothing', flags = 0")
+            self._database.seal()
+        return report
+
+    monkeypatch.setattr(Index, "sync", sync)
+    return left
+
+
+def test_an_index_that_does_not_find_its_newest_note_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = lose_words(monkeypatch, times=1)
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place) as backend:
+        report = backend.sync()
+        status = backend.status()
+        assert first_path(backend, "walrus") == "MEMORY.md"
+    assert left == [0]
+    assert report.rebuilt == "the index did not find what is in MEMORY.md"
+    assert (status.tested, status.problem) == (True, "")
+    assert "does not find MEMORY.md" in caplog.text
+
+
+def test_an_index_that_never_finds_it_complains_aloud(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose_words(monkeypatch, times=9)
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(place) as backend:
+        backend.sync()
+        status, answer = backend.status(), backend.search("walrus", Ask())
+    assert not status.tested
+    assert status.problem == "the index of main does not find what is in MEMORY.md"
+    assert status.problem in answer.notes
+    assert [one.levelname for one in caplog.records].count("ERROR") == 2
+
+
+@pytest.mark.parametrize("text", ["", "# \n", "...\n---\n", "a b c\n"])
+def test_a_note_without_words_is_no_reason_to_complain(tmp_path: Path, text: str) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", text)
+    with opened(place) as backend:
+        backend.sync()
+        assert backend.status().problem == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["昨日は東京で会いました。\n", "Привет, как дела сегодня\n", "- https://example.org/a?b=c\n"],
+)
+def test_scripts_without_spaces_pass_the_test(tmp_path: Path, text: str) -> None:
+    place = place_at(tmp_path)
+    note(place, "MEMORY.md", text)
+    with opened(place) as backend:
+        backend.sync()
+        assert (backend.status().tested, backend.status().problem) == (True, "")
+
+
+def test_a_closed_backend_does_nothing_more(tmp_path: Path) -> None:
+    backend = Builtin(place_at(tmp_path))
+    backend.sync()
+    backend.close()
+    with pytest.raises(StoreError, match="closed"):
+        backend.sync()

@@ -1,0 +1,98 @@
+"""The words of a message, without what programs put around them."""
+
+import time
+from datetime import UTC
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.message import Address, Inbound, Media, Occasion
+from homarus.memory.cleaning import clean_assistant, clean_user
+from homarus.sessions.envelope import Rules, envelope, with_notes
+
+AT_MS = 1_771_322_400_000
+
+
+def test_an_envelope_is_taken_off() -> None:
+    inbound = Inbound(
+        "1",
+        Address("telegram", "42"),
+        "42",
+        "Is the shop open?",
+        at_ms=AT_MS,
+        occasion=Occasion(name="Ann"),
+        media=(Media("image", mime="image/png", path="/home/me/cat.png"),),
+    )
+    told = with_notes(envelope(inbound, Rules(zone=UTC)), "- yesterday's note")
+    assert clean_user(told) == "Is the shop open?"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("[Wed 2026-01-28 20:30 EST] Is it the weekend?", "Is it the weekend?"),
+        ("System: [2026-01-28 20:30:11 EST] exec finished\n\nwhat now?", "what now?"),
+        ("<media:image>", ""),
+        ("[media attached: /x/y.png (image/png)]\nlook at this", "look at this"),
+        ("hello\n[message_id: 77]", "hello"),
+        ("a\x07b\x1b[31mred\u202ekcab", "ab[31mredkcab"),
+        ("Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.", ""),
+        ("Pre-compaction memory flush. Store durable memories now.", ""),
+        ("Look through it. Then answer NO_REPLY; answer it at once.", ""),
+        ("What does the word NO_REPLY mean?", "What does the word NO_REPLY mean?"),
+        ("   \n ", ""),
+    ],
+)
+def test_what_a_person_said_is_left(told: str, said: str) -> None:
+    assert clean_user(told) == said
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("NO_REPLY", ""),
+        ("**HEARTBEAT_OK**", ""),
+        ("HEARTBEAT_OK", ""),
+        ("[[reply_to_current]] It is open.", "It is open."),
+        ("<think>hm, hm</think>It is open.", "It is open."),
+        ("Here you are.\nMEDIA:/tmp/a.png", "Here you are."),
+        ("The meeting is at 5.", "The meeting is at 5."),
+    ],
+)
+def test_what_the_agent_answered_is_left(told: str, said: str) -> None:
+    assert clean_assistant(told) == said
+
+
+def test_secrets_are_blotted_out() -> None:
+    key = "sk-" + "a1B2" * 8
+    for clean in (clean_user, clean_assistant):
+        told = clean(f"my key is {key}, keep it")
+        assert key not in told
+        assert told.startswith("my key is ***")
+
+
+@given(st.text())
+def test_any_text_can_be_cleaned_and_nothing_hidden_is_left(text: str) -> None:
+    for clean in (clean_user, clean_assistant):
+        told = clean(text)
+        assert told == told.strip()
+        assert not any(ch < " " and ch not in "\n\t" for ch in told)
+        told.encode()
+
+
+@pytest.mark.parametrize(
+    "unit", ["eyJaaaaa-", "<think>", " ", "[image ", "reply ", "NO_REPLY ", "[[reply_to:", "://a:"]
+)
+def test_a_long_message_is_cleaned_in_time_whatever_it_is_made_of(unit: str) -> None:
+    text = f"x{unit * (200_000 // len(unit))}y"
+    began_s = time.process_time()
+    clean_user(text)
+    clean_assistant(text)
+    assert time.process_time() - began_s < 15  # by the square it would be a minute
+
+
+def test_a_family_of_emoji_stays_together() -> None:
+    assert (
+        clean_user("the \U0001f468\u200d\U0001f469 came") == "the \U0001f468\u200d\U0001f469 came"
+    )

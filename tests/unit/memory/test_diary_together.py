@@ -1,0 +1,93 @@
+"""Several write the same note at once: every line is kept, and each stands there once."""
+
+import subprocess
+import sys
+import threading
+from datetime import date
+from pathlib import Path
+
+from homarus.core.errors import ToolError
+from homarus.memory.diary import write_note
+from homarus.memory.place import Place
+from homarus.tools.guard import Beneath
+
+DAY = date(2026, 4, 15)
+NAME = "memory/2026-04-15.md"
+OTHER = """
+import sys
+from datetime import date
+from pathlib import Path
+from homarus.memory.diary import write_note
+from homarus.memory.place import Place
+state = Path(sys.argv[1]) / "state"
+place = Place("main", Path(sys.argv[1]), state / "m.sqlite", state, state, state)
+for n in range(15):
+    write_note(place, f"{sys.argv[2]}{n}", day=date(2026, 4, 15))
+    write_note(place, f"both {n}", day=date(2026, 4, 15))
+"""
+
+
+def at(workspace: Path) -> Place:
+    state = workspace / "state"
+    return Place("main", workspace, state / "m.sqlite", state, state, state)
+
+
+def together(*work: threading.Thread) -> None:
+    for each in work:
+        each.start()
+    for each in work:
+        each.join()
+
+
+def test_threads_lose_nothing_even_as_the_file_is_made(tmp_path: Path) -> None:
+    place, failed = at(tmp_path), list[ToolError]()
+
+    def write(who: str) -> None:
+        try:
+            for n in range(10):
+                write_note(place, f"{who}{n}", day=DAY)
+                write_note(place, f"both {n}", day=DAY)
+        except ToolError as exc:
+            failed.append(exc)
+
+    together(*(threading.Thread(target=write, args=(who,)) for who in "abcd"))
+    assert failed == []
+    wanted = {f"- {who}{n}" for who in "abcd" for n in range(10)} | {
+        f"- both {n}" for n in range(10)
+    }
+    lines = (tmp_path / NAME).read_text().splitlines()
+    assert lines[:2] == ["# 2026-04-15", ""] and sorted(lines[2:]) == sorted(wanted)
+
+
+def test_programs_lose_nothing(tmp_path: Path) -> None:
+    asked = [[sys.executable, "-c", OTHER, str(tmp_path), who] for who in "ab"]
+    running = [subprocess.Popen(each) for each in asked]
+    assert [one.wait(60) for one in running] == [0, 0]
+    lines = (tmp_path / NAME).read_text().splitlines()[2:]
+    assert len(lines) == len(set(lines)) == 45
+
+
+def test_a_file_tool_that_edits_meanwhile_is_not_undone(tmp_path: Path) -> None:
+    place, folder = at(tmp_path), Beneath(tmp_path)
+    write_note(place, "begin", day=DAY)
+    edited = list[str]()
+
+    def edit() -> None:
+        while len(edited) < 20:
+            line = f"- edit {len(edited)}"
+            try:
+                with folder.open_read(NAME) as opened:
+                    data = opened.file.read() + line.encode() + b"\n"
+                    folder.write_atomic(NAME, data, seen=opened.stat)
+            except ToolError:
+                continue  # somebody was faster: it is read again
+            edited.append(line)
+
+    def write() -> None:
+        for n in range(20):
+            write_note(place, f"note {n}", day=DAY)
+
+    together(threading.Thread(target=edit), threading.Thread(target=write))
+    lines = (tmp_path / NAME).read_text().splitlines()[2:]
+    wanted = {"- begin", *edited, *(f"- note {n}" for n in range(20))}
+    assert sorted(lines) == sorted(wanted)

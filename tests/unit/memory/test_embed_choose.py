@@ -1,0 +1,297 @@
+"""Which embedder is taken, and what is said about it."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import AuthFailed, Unreachable
+from homarus.memory.base import Fallback
+from homarus.memory.embed import minilm
+from homarus.memory.embed.base import Paid, close
+from homarus.memory.embed.choose import Chosen, choose
+from homarus.memory.embed.keys import read_accesses
+from homarus.memory.place import Place, find_place
+from homarus.testing.clock import FakeClock
+from tests.unit.memory.embed_server import EmbedServer, Reply
+
+pytest.importorskip("numpy")
+
+KEY = "sk-test-0123456789abcdef"
+GOOGLE = "generativelanguage.googleapis.com"
+
+
+def place_of(
+    tmp_path: Path,
+    search: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    providers: dict[str, Any] | None = None,
+) -> Place:
+    told: dict[str, Any] = {"agents": {"defaults": {"memorySearch": search or {}}}}
+    if providers:
+        told["models"] = {"providers": providers}
+    paths = Paths.find({"XDG_CACHE_HOME": str(tmp_path / "cache")}, tmp_path)
+    return find_place(Config.model_validate(told), paths, env or {}, "main")
+
+
+def take(place: Place, **more: Any) -> Chosen:
+    """What is chosen, closed again: nothing was opened."""
+    chosen = choose(place, tell=lambda _text: None, **more)
+    close(chosen.embedder)
+    return chosen
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+# auto
+
+
+def test_static_words_are_taken_where_nothing_else_is(tmp_path: Path) -> None:
+    chosen = take(place_of(tmp_path))
+    assert chosen.provider == "wordllama"
+    assert [one.provider for one in chosen.tried] == ["local", "openai", "gemini", "voyage"]
+    assert chosen.sent_to == ""
+
+
+def test_without_anything_notes_are_searched_by_their_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "wordllama")
+    chosen = take(place_of(tmp_path))
+    assert (chosen.embedder, chosen.provider) == (None, "none")
+    assert "by their words" in chosen.why
+    assert chosen.problem == "" and chosen.fallback is None  # that is no failure
+
+
+def test_without_numpy_no_vendor_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "numpy")
+    chosen = take(place_of(tmp_path, env={"OPENAI_API_KEY": KEY}))
+    assert chosen.embedder is None
+    assert all("package" in one.outcome for one in chosen.tried)
+
+
+@pytest.mark.parametrize(
+    ("env", "provider", "host"),
+    [
+        ({"OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY}, "openai", "api.openai.com"),
+        ({"GEMINI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}, "gemini", GOOGLE),
+        ({"GOOGLE_API_KEY": KEY}, "gemini", GOOGLE),
+        ({"VOYAGE_API_KEY": KEY}, "voyage", "api.voyageai.com"),
+    ],
+)  # fmt: skip
+def test_a_vendors_key_is_enough_and_it_is_said_that_notes_are_sent(
+    tmp_path: Path, env: dict[str, str], provider: str, host: str
+) -> None:
+    chosen = take(place_of(tmp_path, env=env))
+    assert chosen.provider == provider
+    assert chosen.sent_to == host
+    assert f"is sent to {host}" in chosen.why
+    assert KEY not in f"{chosen} {chosen.why}"
+    assert chosen.embedder is not None
+    assert chosen.embedder.model.dims in {1536, 768, 1024}
+
+
+def test_a_model_on_this_machine_comes_before_any_key(tmp_path: Path, minilm_folder: Path) -> None:
+    place = place_of(tmp_path, env={"OPENAI_API_KEY": KEY})
+    shutil.copytree(minilm_folder, minilm.folder_in(place.models_cache))
+    chosen = take(place)
+    assert (chosen.provider, chosen.sent_to, chosen.tried) == ("local", "", ())
+    assert chosen.embedder and chosen.embedder.model.name == "all-MiniLM-L6-v2"
+
+
+def test_a_pulled_model_without_its_packages_is_passed_over(
+    tmp_path: Path, minilm_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(tmp_path, env={"VOYAGE_API_KEY": KEY})
+    shutil.copytree(minilm_folder, minilm.folder_in(place.models_cache))
+    hide(monkeypatch, "onnxruntime")
+    chosen = take(place)
+    assert chosen.provider == "voyage"
+    assert "package" in chosen.tried[0].outcome
+
+
+def test_the_originals_gguf_file_is_passed_over_and_named(tmp_path: Path) -> None:
+    search = {"local": {"modelPath": "~/models/embed.gguf"}}
+    chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
+    assert chosen.provider == "openai"
+    assert "GGUF" in chosen.tried[0].outcome
+
+
+# Named
+
+
+def test_none_and_vectors_that_are_off_are_words_alone(tmp_path: Path) -> None:
+    for search in ({"provider": "none"}, {"store": {"vector": {"enabled": False}}}):
+        chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
+        assert chosen.embedder is None
+        assert chosen.why.startswith("memorySearch.")
+        assert chosen.problem == ""
+
+
+def test_a_provider_that_cannot_be_had_is_a_problem_and_not_silence(tmp_path: Path) -> None:
+    told: list[str] = []
+    chosen = choose(place_of(tmp_path, {"provider": "openai"}), tell=told.append)
+    assert chosen.embedder is None
+    assert chosen.fallback == Fallback("openai", "there is no key for openai")
+    assert "OPENAI_API_KEY" in chosen.problem
+    assert told and "openai cannot be had" in told[0]
+
+
+def test_the_fallback_takes_its_place_and_that_is_said(tmp_path: Path) -> None:
+    told: list[str] = []
+    search = {"provider": "gemini", "fallback": "wordllama"}
+    chosen = choose(place_of(tmp_path, search), tell=told.append)
+    assert chosen.provider == "wordllama"
+    assert chosen.fallback and chosen.fallback.wanted == "gemini"
+    assert len(told) == 1
+    close(chosen.embedder)
+
+
+def test_a_fallback_has_its_own_address_and_model(tmp_path: Path) -> None:
+    search = {
+        "provider": "local",
+        "fallback": "voyage",
+        "model": "mine",
+        "remote": {"baseUrl": "http://other.test/v1", "apiKey": "other-key-123456"},
+    }
+    chosen = take(place_of(tmp_path, search, {"VOYAGE_API_KEY": KEY}))
+    assert chosen.sent_to == "api.voyageai.com"
+    assert chosen.embedder and chosen.embedder.model.name == "voyage-3.5"
+
+
+def test_one_that_failed_is_chosen_around(tmp_path: Path) -> None:
+    env = {"OPENAI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
+    chosen = take(place_of(tmp_path, env=env), without={"openai": "the key was refused"})
+    assert chosen.provider == "voyage"
+    assert "the key was refused" in [one.outcome for one in chosen.tried]
+    named = take(place_of(tmp_path, {"provider": "openai"}, env), without={"openai": "refused"})
+    assert (named.embedder, named.fallback) == (None, Fallback("openai", "refused"))
+
+
+def test_fastembed_is_had_by_name_without_loading_it(tmp_path: Path) -> None:
+    pytest.importorskip("fastembed")
+    chosen = take(place_of(tmp_path, {"provider": "fastembed"}))
+    assert chosen.embedder
+    assert chosen.embedder.model.id == "fastembed/BAAI/bge-small-en-v1.5//384"
+    assert chosen.sent_to == ""
+
+
+# Addresses and keys
+
+
+def serve(place: Place) -> tuple[Chosen, list[Paid]]:
+    paid: list[Paid] = []
+    clock = FakeClock(patient=False)
+    chosen = choose(place, paid=paid.append, tell=lambda _text: None, clock=clock)
+    assert chosen.embedder
+    try:
+        chosen.embedder.embed(["tea"])
+    finally:
+        chosen.embedder.close()
+    return chosen, paid
+
+
+def test_remotes_key_comes_first_and_then_the_configs_and_then_the_environments(
+    tmp_path: Path,
+) -> None:
+    with EmbedServer() as server:
+        entry = {"openai": {"baseUrl": f"{server.url}/v1", "apiKey": "config-key-123456"}}
+        env = {"OPENAI_API_KEY": "env-key-1234567"}
+        search: dict[str, Any] = {"provider": "openai", "model": "mine"}
+        with_own = {**search, "remote": {"apiKey": "own-key-1234567", "headers": {"X-A": "b"}}}
+        serve(place_of(tmp_path, with_own, env, entry))
+        serve(place_of(tmp_path, search, env, entry))
+        remote = {"remote": {"baseUrl": f"{server.url}/v1"}}
+        chosen, paid = serve(place_of(tmp_path, {**search, **remote}, env))
+        sent = [seen.headers["authorization"] for seen in server.seen]
+        keys = ["own-key-1234567", "config-key-123456", "env-key-1234567"]
+        assert sent == [f"Bearer {key}" for key in keys]
+        assert server.seen[0].headers["x-a"] == "b"
+        assert chosen.sent_to == ""  # it is on this machine
+        assert paid[0].cost_usd == 0.0  # what such a server takes is not known
+
+
+def test_a_server_of_ones_own_needs_no_key(tmp_path: Path) -> None:
+    with EmbedServer() as server:
+        chosen, _ = serve(place_of(tmp_path, {"remote": {"baseUrl": f"{server.url}/v1"}}))
+        assert chosen.provider == "openai"
+        assert "authorization" not in server.seen[0].headers
+        search = {"provider": "ollama", "remote": {"baseUrl": f"{server.url}/v1"}, "model": "x"}
+        chosen, _ = serve(place_of(tmp_path, search))
+        assert server.seen[-1].path == "/api/embed"
+        search = {"provider": "gemini", "remote": {"baseUrl": f"{server.url}/v1beta/openai"}}
+        server.dims = 768
+        serve(place_of(tmp_path, search, {"GEMINI_API_KEY": KEY}))
+        path = "/v1beta/models/gemini-embedding-001:batchEmbedContents"
+        assert server.seen[-1].path == path
+
+
+@pytest.mark.parametrize(
+    ("provider", "written", "name"),
+    [
+        ("gemini", "models/gemini-embedding-001", "gemini-embedding-001"),
+        ("gemini", "google/gemini-embedding-001", "gemini-embedding-001"),
+        ("openai", "openai/text-embedding-3-large", "text-embedding-3-large"),
+        ("voyage", "voyage-3-lite", "voyage-3-lite"),
+    ],
+)
+def test_a_models_name_may_have_its_providers_before_it(
+    tmp_path: Path, provider: str, written: str, name: str
+) -> None:
+    env = {"OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
+    chosen = take(place_of(tmp_path, {"provider": provider, "model": written}, env))
+    assert chosen.embedder and chosen.embedder.model.name == name
+
+
+def test_a_key_among_the_auth_profiles_is_used_and_a_login_is_not(tmp_path: Path) -> None:
+    folder = Paths.find({}, tmp_path).agent_dir("main")
+    folder.mkdir(parents=True)
+    login = {"type": "oauth", "provider": "openai", "access": "x" * 20, "refresh": "y" * 20}
+    profiles = {
+        "openai:login": login,
+        "voyage:default": {"type": "api_key", "provider": "voyage", "key": KEY},
+    }
+    (folder / "auth-profiles.json").write_text(json.dumps({"version": 1, "profiles": profiles}))
+    chosen = take(place_of(tmp_path))
+    assert chosen.provider == "voyage"
+    assert "the auth profile voyage:default" in chosen.why
+    access = read_accesses(Config(), Paths.find({}, tmp_path), {}, "main")
+    assert access("openai").key is None
+
+
+def test_a_refused_key_is_named_by_its_place(tmp_path: Path) -> None:
+    with EmbedServer() as server:
+        search = {"provider": "openai", "remote": {"baseUrl": f"{server.url}/v1"}}
+        chosen = choose(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
+        assert chosen.embedder
+        server.replies.append(Reply(401, b"{}"))
+        with pytest.raises(AuthFailed) as caught:
+            chosen.embedder.embed(["tea"])
+        assert caught.value.fix == "check the key in OPENAI_API_KEY"
+        chosen.embedder.close()
+
+
+def test_ollama_that_is_not_running_says_so(tmp_path: Path) -> None:
+    search = {"provider": "ollama", "remote": {"baseUrl": "http://127.0.0.1:9"}}
+    chosen = choose(place_of(tmp_path, search), clock=FakeClock(patient=False))
+    assert chosen.embedder and chosen.embedder.model.dims == 768
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
+        chosen.embedder.embed(["tea"])
+    chosen.embedder.close()
+
+
+def test_a_place_made_by_hand_knows_no_key(tmp_path: Path) -> None:
+    place = Place("main", tmp_path, tmp_path / "i", tmp_path, tmp_path, tmp_path)
+    assert place.settings == MemorySettings()
+    chosen = take(replace(place, search=MemorySearch(provider="voyage")))
+    assert "VOYAGE_API_KEY" in chosen.problem

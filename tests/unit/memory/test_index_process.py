@@ -1,0 +1,157 @@
+"""An index that several processes use, and that is killed in the middle of its work."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from homarus.memory.library import Memory
+
+GUARD_S = 60
+
+# Syncs a workspace and dies at the n-th step, or when a commit was made and is not sealed.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from homarus.memory.database import Database
+from homarus.memory.library import Memory
+
+place, point = Path(sys.argv[1]), sys.argv[2]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def progress(done, _all, _what):
+    if done == int(point):
+        die()
+
+if point == "committed":
+    Database.seal = die
+elif point == "committing":
+    Database._break_seal = die
+memory = Memory(place, place / "state" / "main.sqlite")
+memory.sync(force=True, progress=progress if point.isdigit() else lambda *_: None)
+"""
+
+# Rewrites a note of its own, syncs and searches, again and again.
+WORKS = """
+import sys
+from pathlib import Path
+from homarus.memory.library import Memory
+
+place, who = Path(sys.argv[1]), sys.argv[2]
+with Memory(place, place / "state" / "main.sqlite") as memory:
+    for turn in range(12):
+        (place / "memory" / f"{who}.md").write_text(f"- harbour of {who}, turn {turn}")
+        memory.sync(force=turn % 5 == 4)
+        found = {one.path: one.snippet for one in memory.search(f"harbour {who}")}
+        assert found[f"memory/{who}.md"] == f"- harbour of {who}, turn {turn}", found
+        assert memory.search("lamp 7"), "an old note is gone"
+"""
+
+
+def run(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE)
+
+
+def end(child: "subprocess.Popen[bytes]") -> tuple[int, str]:
+    _, told = child.communicate(timeout=GUARD_S)
+    return child.returncode, told.decode()
+
+
+def write_notes(place: Path, word: str) -> None:
+    (place / "memory").mkdir(exist_ok=True)
+    for number in range(60):
+        path = place / "memory" / f"{number}.md"
+        path.write_text(f"- {word} {number}\n- more of it {number}\n", encoding="utf-8")
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+
+def memory_of(place: Path) -> Memory:
+    return Memory(place, place / "state" / "main.sqlite")
+
+
+def says(memory: Memory, word: str) -> bool:
+    """Whether a search for a word finds it."""
+    return any(word in one.snippet for one in memory.search(word))
+
+
+def check_whole(place: Path) -> None:
+    db = apsw.Connection(str(place / "state" / "main.sqlite"))
+    assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    lines = "(SELECT COUNT(*) FROM lines), (SELECT SUM(last - first + 1) FROM notes)"
+    ((held, said),) = db.execute(f"SELECT {lines}").fetchall()
+    assert held == said
+    db.close()
+
+
+@pytest.mark.parametrize("point", ["0", "1", "30", "59", "60", "committing"])
+def test_a_sync_that_is_killed_leaves_the_old_generation(tmp_path: Path, point: str) -> None:
+    write_notes(tmp_path, "lamp")
+    with memory_of(tmp_path) as memory:
+        before = memory.sync().generation
+    write_notes(tmp_path, "harbour")
+    assert end(run(KILLED, str(tmp_path), point))[0] == -signal.SIGKILL
+    with memory_of(tmp_path) as memory:
+        assert "lamp" in memory.search("lamp 7")[0].snippet
+        assert not says(memory, "harbour")
+        report = memory.sync()
+        assert (report.generation, len(report.indexed)) == (before + 1, 60)
+        assert report.rebuilt == ""
+        assert "harbour" in memory.search("harbour 7")[0].snippet
+    check_whole(tmp_path)
+
+
+def test_a_sync_that_is_killed_after_its_commit_has_the_new_generation(tmp_path: Path) -> None:
+    write_notes(tmp_path, "lamp")
+    with memory_of(tmp_path) as memory:
+        before = memory.sync().generation
+    write_notes(tmp_path, "harbour")
+    assert end(run(KILLED, str(tmp_path), "committed"))[0] == -signal.SIGKILL
+    with memory_of(tmp_path) as memory:
+        assert "harbour" in memory.search("harbour 7")[0].snippet
+        assert not says(memory, "lamp")
+        report = memory.sync()
+        assert (report.generation, report.indexed, report.rebuilt) == (before + 1, (), "")
+    check_whole(tmp_path)
+
+
+def test_a_first_sync_that_is_killed_is_made_by_the_next_search(tmp_path: Path) -> None:
+    write_notes(tmp_path, "lamp")
+    assert end(run(KILLED, str(tmp_path), "30"))[0] == -signal.SIGKILL
+    with memory_of(tmp_path) as memory:
+        assert "lamp 7" in memory.search("lamp 7")[0].snippet
+
+
+def test_a_search_beside_a_sync_sees_the_old_generation(tmp_path: Path) -> None:
+    write_notes(tmp_path, "lamp")
+    with memory_of(tmp_path) as memory, memory_of(tmp_path) as other:
+        memory.sync()
+        write_notes(tmp_path, "harbour")
+        seen: list[str] = []
+
+        def look(_done: int, _all: int, _what: str) -> None:
+            assert not says(other, "harbour")
+            seen.append(other.search("lamp 7")[0].snippet)
+
+        memory.sync(progress=look)
+        assert len(seen) == 61
+        assert all("lamp" in one for one in seen)
+        assert "harbour" in other.search("harbour 7")[0].snippet
+        assert not says(other, "lamp")
+
+
+def test_many_processes_sync_and_search_one_index(tmp_path: Path) -> None:
+    write_notes(tmp_path, "lamp")
+    children = [run(WORKS, str(tmp_path), who) for who in ("ada", "ben", "cleo", "dan")]
+    assert [end(child) for child in children] == [(0, "")] * 4
+    with memory_of(tmp_path) as memory:
+        memory.sync()
+        found = [one.path for one in memory.search("harbour") if "harbour" in one.snippet]
+        assert sorted(found) == [f"memory/{who}.md" for who in ("ada", "ben", "cleo", "dan")]
+        assert memory.count().files == 64
+    check_whole(tmp_path)

@@ -1,0 +1,42 @@
+"""Memory in the whole program: an agent's tools write a note and find it again."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from homarus.app import App, open_app
+from homarus.core.message import ToolCall
+from homarus.policy.decide import Verdict
+from homarus.tools.call import call
+from homarus.tools.tool import ToolContext
+
+MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
+
+
+async def use(app: App, key: str, name: str, **args: Any) -> Any:
+    async def allow(_call: ToolCall) -> Verdict:
+        return Verdict("allow", "")
+
+    ctx = ToolContext(key, "main", app.agent("main").workspace)
+    given = await call(app.tools("main"), ctx, ToolCall("1", name, args), allow)
+    return given.text if given.is_error else json.loads(given.text)
+
+
+def test_an_agent_writes_a_note_and_finds_it_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_app({"HOME": str(tmp_path)}) as app:
+            assert {"memory_search", "memory_get", "memory_write"} <= {
+                tool.name for tool in app.tools("main")
+            }
+            done = await use(app, MAIN, "memory_write", text="Ada's boat is called Plankton.")
+            assert done["added"]
+            found = await use(app, MAIN, "memory_search", query="What is the boat called?")
+            assert found["results"][0]["citation"] == f"{done['path']}#L3"
+            text = await use(app, MAIN, "memory_get", path=done["path"], **{"from": 3})
+            assert text == {"path": done["path"], "text": "- Ada's boat is called Plankton."}
+            denied = await use(app, GROUP, "memory_search", query="What is the boat called?")
+            assert denied["disabled"] and "Plankton" not in str(denied)
+            assert "Plankton" not in await use(app, GROUP, "memory_get", path=done["path"])
+
+    asyncio.run(main())

@@ -1,0 +1,367 @@
+"""Notes by name: read word for word, never through a link, and only by who may see them."""
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.memory import MemorySearch
+from homarus.core.errors import HomarusError, ToolDenied, ToolError
+from homarus.memory.base import Excerpt
+from homarus.memory.diary import MAX_TEXT_CHARS, write_note
+from homarus.memory.notes import MAX_BYTES, read_excerpt
+from homarus.memory.place import Place
+from homarus.memory.view import view_for
+
+MAIN = "agent:main:main"
+GROUP = "agent:main:telegram:group:7"
+SECRET = "TOPSECRET"
+
+
+def at(workspace: Path, *extra: str) -> Place:
+    workspace.mkdir(exist_ok=True)
+    search = MemorySearch.model_validate({"extraPaths": list(extra)})
+    state = workspace.parent / "state"
+    return Place("main", workspace, state / "m.sqlite", state, state, state, search)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A workspace with notes, beside things that are none of its business."""
+    made = at(tmp_path / "ws")
+    outside = tmp_path / "outside"
+    for file in (outside / "secret.md", made.workspace / "secret.md"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(SECRET)
+    (made.workspace / "MEMORY.md").write_text("# Memory\n\n- Ada likes tea.\n")
+    notes = made.workspace / "memory"
+    (notes / "deep" / "er").mkdir(parents=True)
+    (notes / "2026-01-31.md").write_text("one\ntwo\nthree\nfour")
+    (notes / "deep" / "er" / "x.md").write_text("deep\n")
+    (notes / "plain.txt").write_text(SECRET)
+    (notes / "folder.md").mkdir()
+    (notes / "link.md").symlink_to(outside / "secret.md")
+    (notes / "inner.md").symlink_to("2026-01-31.md")
+    (notes / "out").symlink_to(outside)
+    (notes / "in").symlink_to("deep")
+    os.link(outside / "secret.md", notes / "hard.md")
+    os.mkfifo(notes / "pipe.md")
+    (notes / "binary.md").write_bytes(SECRET.encode() + b"\0\1\2")
+    return made
+
+
+def test_lines_are_given_word_for_word(place: Place) -> None:
+    path = "memory/2026-01-31.md"
+    assert read_excerpt(place, path) == Excerpt(path, "one\ntwo\nthree\nfour", 1, 4)
+    assert read_excerpt(place, path, 2, 2) == Excerpt(path, "two\nthree", 2, 2, more=True)
+    assert read_excerpt(place, path, 4, 9) == Excerpt(path, "four", 4, 1)
+    assert read_excerpt(place, "MEMORY.md", 3, 1).text == "- Ada likes tea."
+    assert read_excerpt(place, "memory/deep/er/x.md").text == "deep"
+
+
+def test_from_beyond_the_end_there_is_nothing(place: Place) -> None:
+    found = read_excerpt(place, "memory/2026-01-31.md", 5)
+    assert (found.text, found.lines, found.more) == ("", 0, False)
+    (place.workspace / "memory" / "empty.md").write_text("")
+    assert read_excerpt(place, "memory/empty.md").lines == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["./MEMORY.md", "memory//2026-01-31.md", "memory/./2026-01-31.md", "{ws}/memory/2026-01-31.md"],
+)
+def test_other_spellings_of_a_note_get_its_own_name(place: Place, path: str) -> None:
+    found = read_excerpt(place, path.format(ws=place.workspace))
+    assert found.path in {"MEMORY.md", "memory/2026-01-31.md"} and found.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", ".", "..", "/", "memory", "memory/", "memory/deep", "memory/folder.md", "secret.md",
+        "../outside/secret.md", "memory/../secret.md", "memory/../../outside/secret.md",
+        "memory/deep/../../secret.md", "memory/out/secret.md", "memory/in/er/x.md",
+        "memory/link.md", "memory/inner.md", "memory/hard.md", "memory/pipe.md",
+        "memory/binary.md", "memory/plain.txt", "memory/plain.txt.md/../plain.txt",
+        "memory\\..\\secret.md", "..\\secret.md", "memory/..\\secret.md", "C:\\secret.md",
+        "memory/2026-01-31.md\0.txt", "memory/2026-01-31.md\0", "memory/\0/../x.md",
+        "%2e%2e/outside/secret.md", "memory/\uff0e\uff0e/secret.md", "memory/... /secret.md",
+        "memory/\u2025/secret.md", "memory/…/secret.md", "memory/.\u200b./secret.md",
+        "memory/2026-01-31.md.", "memory/2026-01-31.md ", "memory/2026-01-31.md/",
+        "memory/2026-01-31.MD", "MEMORY.MD", "Memory.md", "memory./2026-01-31.md",
+        "~/secret.md", "~root/x.md", "file:///{out}/secret.md", "{out}/secret.md",
+        "{ws}/secret.md", "{ws}/../outside/secret.md", "{ws}-evil/x.md", "/dev/stdin",
+        "/proc/self/environ", "/dev/fd/0.md", "memory/" + "a" * 300 + ".md", "memory/" * 2000,
+        "memory/\ud800.md", "bank", "bank/../secret.md", ".openclaw/x.md", "memory/.openclaw/x.md",
+        "sessions/../secret.md", "qmd/../secret.md", "sessions/x.md", "@memory/x.md",
+    ],
+)  # fmt: skip
+def test_what_is_no_note_is_refused_whatever_its_spelling(place: Place, path: str) -> None:
+    outside = place.workspace.parent / "outside"
+    path = path.format(ws=place.workspace, out=outside) if "{" in path else path
+    with pytest.raises(HomarusError) as caught:
+        read_excerpt(place, path)
+    assert SECRET not in str(caught.value)
+    before = {p: p.read_bytes() for p in place.workspace.parent.rglob("*.md") if p.is_file()}
+    with pytest.raises(HomarusError):
+        write_note(place, "pwned", path or "..")
+    for file, data in before.items():
+        assert file.read_bytes() == data
+    assert not list(place.workspace.parent.rglob("*.tmp"))
+
+
+@given(st.text("./\\ ~%emory\0abMEMORY2\u200d\uff0e", max_size=40))
+def test_no_name_leads_anywhere_but_to_memory(path: str) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = at(Path(folder) / "ws")
+        for name in ("ws/secret.md", "secret.md", "ws/e.md", "ws/memory.txt", "ws/a/b.md"):
+            file = Path(folder, name)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(SECRET)
+        (place.workspace / "memory").mkdir()
+        try:
+            found = read_excerpt(place, path)
+        except HomarusError:
+            return
+        assert SECRET not in found.text
+
+
+def test_a_socket_and_a_device_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = at(tmp_path / "ws")
+    notes = place.workspace / "memory"
+    notes.mkdir()
+    monkeypatch.chdir(notes)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("s.md")
+        with pytest.raises(ToolError):
+            read_excerpt(place, "memory/s.md")
+    try:
+        os.mknod("zero.md", 0o020666, os.makedev(1, 5))
+    except OSError:  # only root makes devices
+        return
+    with pytest.raises(ToolError):
+        read_excerpt(place, "memory/zero.md")
+
+
+def test_a_long_line_and_a_long_file_come_in_parts(place: Place) -> None:
+    notes = place.workspace / "memory"
+    (notes / "long.md").write_text("é" * MAX_BYTES + "\nlast")
+    found = read_excerpt(place, "memory/long.md")
+    assert set(found.text) == {"é"} and found.more and len(found.text.encode()) <= MAX_BYTES
+    assert read_excerpt(place, "memory/long.md", 2).text == "last"
+    (notes / "many.md").write_text("line\n" * 9_000)
+    found = read_excerpt(place, "memory/many.md", lines=8_000)
+    assert found.more and found.lines == 2_000
+    with (notes / "huge.md").open("wb") as file:
+        file.truncate(33 << 20)
+    with pytest.raises(ToolError, match="larger than 32 MB"):
+        read_excerpt(place, "memory/huge.md")
+
+
+def test_bytes_that_are_no_text_do_not_hide_the_others(place: Place) -> None:
+    (place.workspace / "memory" / "odd.md").write_bytes(b"\xef\xbb\xbfgood \xff\r\nnext")
+    assert read_excerpt(place, "memory/odd.md").text == "good \ufffd\r\nnext"
+
+
+def test_a_missing_note_is_told_with_the_nearest(place: Place) -> None:
+    with pytest.raises(ToolError, match=r"no memory/2026-01-30\.md .*2026-01-31\.md"):
+        read_excerpt(place, "memory/2026-01-30.md")
+    with pytest.raises(ToolError, match="there is no memory/2026-01-31"):
+        read_excerpt(place, "memory/2026-01-31.md/x.md")
+
+
+def test_paths_beside_the_workspace_are_read_by_their_names_in_results(tmp_path: Path) -> None:
+    for name in ("lib/a.md", "lib/in/b.md", "one.md", "ws/notes/c.md", "lib.md/d.md", "up/e.md"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    (tmp_path / "other.md").write_text(SECRET)
+    (tmp_path / "lib" / "link.md").symlink_to(tmp_path / "other.md")
+    (tmp_path / "linked").symlink_to(tmp_path / "lib")
+    extra = [f"{tmp_path}/lib", f"{tmp_path}/one.md", "notes", "../up", f"{tmp_path}/linked"]
+    place = at(tmp_path / "ws", *extra)
+    read = [f"{tmp_path}/lib/a.md", f"{tmp_path}/lib/in/b.md", f"{tmp_path}/one.md"]
+    for path in (*read, "notes/c.md", "../up/e.md"):
+        assert read_excerpt(place, path).text == path.removeprefix("../").removeprefix(
+            f"{tmp_path}/"
+        ).replace("notes/", "ws/notes/")
+    for path in (
+        f"{tmp_path}/lib/../other.md", f"{tmp_path}/lib/link.md", f"{tmp_path}/other.md",
+        f"{tmp_path}/library.md", f"{tmp_path}/lib.md/d.md", "../up/../other.md",
+        f"{tmp_path}/linked/a.md", "../other.md",
+    ):  # fmt: skip
+        with pytest.raises(ToolError):
+            read_excerpt(place, path)
+        with pytest.raises(ToolError):
+            write_note(place, "pwned", path)
+    with pytest.raises(ToolDenied):
+        write_note(place, "pwned", f"{tmp_path}/lib/a.md")
+
+
+def test_other_sources_answer_for_their_own_names(place: Place) -> None:
+    asked: list[str] = []
+
+    def look(name: str, view: object) -> bytes | None:
+        asked.append(name)
+        return b"User: hello\nAssistant: hi\n" if name == "s1.md" else None
+
+    found = read_excerpt(place, "sessions/s1.md", 2, others={"sessions": look})
+    assert (found.path, found.text) == ("sessions/s1.md", "Assistant: hi")
+    for path in ("sessions/s2.md", "sessions", "sessions/", "sessions/../s1.md", "sessions//x/.."):
+        with pytest.raises(ToolError):
+            read_excerpt(place, path, others={"sessions": look})
+    assert set(asked) == {"s1.md", "s2.md"}
+
+
+def test_a_group_is_told_the_same_of_what_is_private_and_of_what_is_not_there(
+    place: Place,
+) -> None:
+    view = view_for(GROUP)
+    told = []
+    for path in ("memory/2026-01-31.md", "memory/link.md", "memory/pipe.md", "memory/hard.md"):
+        with pytest.raises(ToolError) as caught:
+            read_excerpt(place, path, view=view)
+        told.append(str(caught.value).replace(path, "X"))
+    with pytest.raises(ToolError) as caught:
+        read_excerpt(place, "memory/nothing.md", view=view)
+    assert {*told, str(caught.value).replace("memory/nothing.md", "X")} == {told[0]}
+    assert read_excerpt(place, "memory/2026-01-31.md", view=view_for(MAIN)).text
+    write_note(place, "the party is on Friday", "memory/shared/plans.md")
+    assert "Friday" in read_excerpt(place, "memory/shared/plans.md", view=view).text
+
+
+def test_what_is_noted_goes_to_the_days_note_and_to_named_ones(place: Place) -> None:
+    day = date(2026, 4, 15)
+    first = write_note(place, "Ann moved to Kiel. ", day=day)
+    assert (first.path, first.start_line, first.end_line) == ("memory/2026-04-15.md", 3, 3)
+    second = write_note(
+        place, "* She likes it.\n\n  because of the sea\n## Later\nand a dog", day=day
+    )
+    assert (second.start_line, second.end_line, second.added) == (4, 7, True)
+    assert (place.workspace / first.path).read_text() == (
+        "# 2026-04-15\n\n- Ann moved to Kiel.\n* She likes it.\n  because of the sea\n## Later\n"
+        "- and a dog\n"
+    )
+    named = write_note(place, "Bob: plumber", "bank/people.md")
+    assert (place.workspace / named.path).read_text() == "- Bob: plumber\n"
+    assert write_note(place, "more", "MEMORY.md").start_line == 4
+    read = read_excerpt(place, named.path, named.start_line, named.end_line)
+    assert read.text == "- Bob: plumber"
+
+
+def test_the_same_words_are_written_once(place: Place) -> None:
+    day = date(2026, 4, 15)
+    write_note(place, "Ann moved to Kiel.\nShe likes it.", day=day)
+    file = place.workspace / "memory/2026-04-15.md"
+    before = file.read_bytes()
+    for again in ("- Ann  moved to\tKiel.", "* Ann moved to Kiel.", "  3. Ann moved to Kiel."):
+        found = write_note(place, again, day=day)
+        assert (found.added, found.start_line, found.end_line) == (False, 3, 3)
+    both = write_note(place, "She likes it.\nAnn moved to Kiel.", day=day)
+    assert (both.added, both.start_line, both.end_line) == (False, 3, 4)
+    assert file.read_bytes() == before
+    some = write_note(place, "She likes it.\nnew\nnew\n- new", day=day)
+    assert (some.added, some.start_line, some.end_line) == (True, 5, 5)
+    assert file.read_bytes() == before + b"- new\n"
+
+
+def test_what_cannot_be_noted_is_told(place: Place) -> None:
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nabcdefgh\n-----END OPENSSH PRIVATE KEY-----"
+    for text, why in (
+        ("", "nothing to note"),
+        (" \n\t\n", "nothing to note"),
+        ("\0\1", "nothing to note"),
+        ("x" * (MAX_TEXT_CHARS + 1), "too many"),
+        ("half \ud83d", "half a character"),
+        (key, "private key"),
+    ):
+        with pytest.raises(ToolError, match=why):
+            write_note(place, text)
+    (place.workspace / "memory/full.md").write_bytes(b"x\n" * 499_995)
+    with pytest.raises(ToolError, match="is full"):
+        write_note(place, "one more word", "memory/full.md")
+    (place.workspace / "memory/2026-01-31.md").chmod(0o444)
+    with pytest.raises(ToolError, match="read-only"):
+        write_note(place, "x", "memory/2026-01-31.md")
+    with pytest.raises(ToolError, match="is not text"):
+        write_note(place, "x", "memory/binary.md")
+
+
+def test_signs_that_nobody_sees_are_not_written(place: Place) -> None:
+    done = write_note(place, "a\0b\x1b[31mc\r\nd\u2028e", "memory/odd.md")
+    assert (place.workspace / done.path).read_bytes() == b"- ab[31mc\n- d\n- e\n"
+
+
+def test_bytes_of_others_stay_as_they_are(place: Place) -> None:
+    file = place.workspace / "memory/2026-04-15.md"
+    file.write_bytes(b"mine, \xff and no newline")
+    done = write_note(place, "more", day=date(2026, 4, 15))
+    assert file.read_bytes() == b"mine, \xff and no newline\n- more\n"
+    assert (done.start_line, done.end_line) == (2, 2)
+    file.chmod(0o600)
+    write_note(place, "again", day=date(2026, 4, 15))
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_percent_signs_are_signs(place: Place) -> None:
+    (place.workspace / "memory/%2e%2e").mkdir()
+    (place.workspace / "memory/%2e%2e/x.md").write_text("just a name")
+    assert read_excerpt(place, "memory/%2e%2e/x.md").text == "just a name"
+    with pytest.raises(ToolError, match="there is no"):
+        read_excerpt(place, "memory/%2e%2e/secret.md")
+
+
+def test_a_folder_that_leads_out_is_not_written_through(tmp_path: Path) -> None:
+    place = at(tmp_path / "ws")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (place.workspace / "memory").symlink_to(outside)
+    with pytest.raises(ToolError, match="link"):
+        write_note(place, "x")
+    with pytest.raises(ToolError):
+        write_note(at(tmp_path / "new"), "x", "bank/../../out.md")
+    assert list(outside.iterdir()) == []
+
+
+def test_without_a_workspace_it_is_told(tmp_path: Path) -> None:
+    place = at(tmp_path / "ws")
+    place.workspace.rmdir()
+    with pytest.raises(ToolError, match="cannot be opened"):
+        write_note(place, "x")
+    with pytest.raises(ToolError):
+        read_excerpt(place, "MEMORY.md")
+
+
+def test_a_folder_swapped_for_a_link_at_any_moment_gives_nothing_away(place: Place) -> None:
+    notes, outside = place.workspace / "memory", place.workspace.parent / "outside"
+    (notes / "race").mkdir()
+    (notes / "race" / "secret.md").write_text("mine")
+    (notes / "away").symlink_to(outside)
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            (notes / "race").rename(notes / "kept")
+            (notes / "away").rename(notes / "race")
+            (notes / "race").rename(notes / "away")
+            (notes / "kept").rename(notes / "race")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for _ in range(500):
+            with suppress(ToolError):
+                assert read_excerpt(place, "memory/race/secret.md").text == "mine"
+    finally:
+        done.set()
+        swapping.join()

@@ -1,0 +1,155 @@
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.core.errors import StoreError
+from homarus.memory.qmd.answers import Reader, Row, needles_of, read_rows, words_of
+from homarus.memory.qmd.collections import Document
+from homarus.memory.results import Result
+
+ROW = {"docid": "#1", "file": "qmd://memory-dir/a.md", "score": 0.5, "snippet": "x", "title": "t"}
+
+
+def test_a_list_of_rows_is_read() -> None:
+    (row,) = read_rows(json.dumps([ROW]))
+    assert (row.file, row.score, row.snippet) == ("qmd://memory-dir/a.md", 0.5, "x")
+    assert read_rows("[]") == read_rows(" \n[]\n") == read_rows("No results found.\n") == []
+
+
+@pytest.mark.parametrize("warning", ["Warning: slow", "[node-llama-cpp] no GPU", "{note}"])
+def test_lines_of_warnings_before_it_are_let_pass(warning: str) -> None:
+    text = f"{warning}\n{warning}\n{json.dumps([ROW], indent=2)}\n"
+    assert read_rows(text)[0].score == 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Segmentation fault",
+        "Warning [] here",
+        json.dumps([ROW])[:-3],
+        f"{json.dumps([ROW])}\nSegmentation fault",
+        "[" * 100_000,
+        "[\n" * 100_000,
+        '[{"file": "a", "score": NaN}]',
+        '[{"file": "a", "score": 1' + "0" * 5000 + "}]",
+    ],
+)
+def test_what_is_no_whole_json_is_an_error_that_shows_its_first_line(text: str) -> None:
+    with pytest.raises(StoreError, match="qmd did not print JSON") as caught:
+        read_rows(text)
+    assert ("printed nothing" if not text else text[:20].partition("\n")[0]) in caught.value.message
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, "x", 3, [1], [{}], [{**ROW, "file": None}], [{**ROW, "score": "high"}], [ROW, {"a": 1}]],
+)
+def test_json_of_another_shape_is_an_error(value: object) -> None:
+    with pytest.raises(StoreError, match="another shape"):
+        read_rows(json.dumps(value))
+
+
+def test_words_are_those_that_say_something() -> None:
+    assert words_of("Where does Ada live, and does Ada sail?") == ["Ada", "live", "sail"]
+    assert needles_of("Where did Ada's berries go?") == ["ada", "berri", "go"]
+
+
+def looked_for(
+    tmp: Path, text: str, snippet: str, question: str = "", most: int = 700
+) -> Result | None:
+    file = tmp / "a.md"
+    file.write_bytes(text.encode())
+    document = Document("qmd/memory-dir/a.md", tmp, "a.md", "private", "memory")
+    row = Row(file="qmd://memory-dir/a.md", score=1.0, snippet=snippet)
+    return Reader(needles_of(question), most).result(row, document, 4_000)
+
+
+def shown(tmp: Path, text: str, snippet: str, question: str = "") -> Result:
+    found = looked_for(tmp, text, snippet, question)
+    assert found
+    return found
+
+
+def test_the_header_becomes_the_range_and_is_taken_out(tmp_path: Path) -> None:
+    text = "".join(f"line {n}\n" for n in range(1, 9))
+    found = shown(tmp_path, text, "@@ -3,3 @@ (2 before, 3 after)\nline 3\nline 4\nline 5")
+    assert (found.start_line, found.end_line, found.snippet) == (3, 5, "line 3\nline 4\nline 5")
+
+
+def test_lines_that_moved_are_cited_where_they_are_now(tmp_path: Path) -> None:
+    found = shown(tmp_path, "new\nnew\none\ntwo\n", "@@ -1,3 @@ (0 before, 0 after)\none\ntwo\n")
+    assert found.citation == "qmd/memory-dir/a.md#L3-L4"
+
+
+def test_a_snippet_that_is_cut_is_found_and_shown_whole(tmp_path: Path) -> None:
+    found = shown(tmp_path, "first\n" + "long " * 200, "@@ -1,2 @@ (0, 0)\nfirst\nlong long lo...")
+    assert (found.start_line, found.end_line) == (1, 1)  # the second has no room beside it
+    assert found.snippet == "first"
+
+
+def test_what_the_file_has_no_more_is_cut_from_it_anew_or_not_shown(tmp_path: Path) -> None:
+    text = "a\nb\nthe boat is sold\nc\nd\n"
+    found = shown(tmp_path, text, "@@ -3,1 @@ (2, 2)\nthe boat is red", "boat")
+    assert (found.start_line, found.end_line) == (2, 5)
+    assert found.snippet == "b\nthe boat is sold\nc\nd"
+    assert looked_for(tmp_path, "nothing\n", "@@ -3,1 @@ (2, 2)\nthe boat is red", "boat") is None
+
+
+def test_a_snippet_without_a_word_of_the_question_gives_way_to_lines_that_have_one(
+    tmp_path: Path,
+) -> None:
+    text = "".join(f"line {n}\n" for n in range(1, 9)) + "a mast\n"
+    found = shown(tmp_path, text, "@@ -1,2 @@ (0, 7)\nline 1\nline 2", "masts")
+    assert "a mast" in found.snippet and found.start_line == 8
+
+
+def test_a_long_line_is_cut_around_the_word(tmp_path: Path) -> None:
+    text = "x" * 3000 + " mast " + "y" * 3000
+    found = shown(tmp_path, text, f"@@ -1,1 @@ (0, 0)\n{'x' * 497}...", "mast")
+    assert len(found.snippet) == 700 and " mast " in found.snippet
+
+
+def test_windows_line_ends_are_no_part_of_lines(tmp_path: Path) -> None:
+    found = shown(tmp_path, "one\r\ntwo\r\n", "@@ -2,1 @@ (1, 1)\ntwo\r\n")
+    assert (found.citation, found.snippet) == ("qmd/memory-dir/a.md#L2", "two")
+
+
+LINE = st.text(st.sampled_from("ab \t\réß.@-\u2028"), max_size=12)
+HEADER = st.builds(
+    "@@ -{},{} @@ (1 before, 2 after)\n".format, st.integers(0, 12), st.integers(0, 9)
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(LINE, max_size=10),
+    st.one_of(HEADER, st.just("")),
+    st.lists(LINE, max_size=4),
+    st.data(),
+    st.integers(1, 40),
+)
+def test_every_cited_range_has_what_it_cites(
+    lines: list[str], header: str, other: list[str], data: st.DataObject, most: int
+) -> None:
+    start = data.draw(st.integers(0, len(lines)))
+    piece = data.draw(st.sampled_from([lines[start : start + 3], other]))
+    question = data.draw(st.sampled_from(["", "ab", "éß b", "zzz"]))
+    with tempfile.TemporaryDirectory() as folder:
+        found = looked_for(
+            Path(folder), "\n".join(lines), header + "\n".join(piece), question, most
+        )
+    if found is None:
+        return
+    assert 1 <= found.start_line <= found.end_line <= max(1, len(lines))
+    there = "\n".join(line.removesuffix("\r") for line in "\n".join(lines).split("\n"))
+    cited = "\n".join(there.split("\n")[found.start_line - 1 : found.end_line])
+    assert found.snippet in cited and len(found.snippet) <= most
+    if found.end_line > found.start_line:
+        assert found.snippet == cited

@@ -1,0 +1,134 @@
+import logging
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from homarus.config.memory import MemorySettings
+from homarus.core.errors import StoreError
+from homarus.memory.base import Ask, Backend
+from homarus.memory.both import LONGEST_PAUSE_S, Both
+from homarus.memory.builtin import Builtin
+from homarus.memory.opening import open_backend
+from homarus.memory.qmd.backend import Qmd
+from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd
+from tests.unit.memory.test_qmd_backend import Hand, note, row
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeQmd:
+    fake = fake_qmd(tmp_path)
+    note(fake, "MEMORY.md", "- The boat is called Lobster.\n")
+    return fake
+
+
+def both(fake: FakeQmd, clock: Hand) -> Both:
+    return Both(Qmd(fake.place), lambda: Builtin(fake.place), clock)
+
+
+CRASH = "sys.exit('ModelError: no weights')"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (CRASH, "no weights"),
+        ("print('Segmentation fault')", "Segmentation fault"),
+        ("print('{}')", "another shape"),
+        ("os.kill(os.getpid(), 11)", "status -11"),
+    ],
+)
+def test_when_qmd_fails_the_index_of_our_own_answers(fake: FakeQmd, code: str, why: str) -> None:
+    fake.does("search", code)
+    with closing(both(fake, Hand())) as memory:
+        memory.sync()
+        answer = memory.search("boat", Ask())
+        status = memory.status()
+    assert answer.results[0].citation == "MEMORY.md#L1"
+    assert answer.backend == status.backend == "builtin"
+    assert answer.fallback and status.fallback == answer.fallback
+    assert answer.fallback.wanted == "qmd" and why in answer.fallback.why
+
+
+def test_one_that_is_not_installed_is_no_obstacle(fake: FakeQmd) -> None:
+    (fake.folder / "qmd").unlink()
+    with closing(both(fake, Hand())) as memory:
+        assert len(memory.sync().indexed) == 1
+        answer = memory.search("boat", Ask())
+    assert answer.results and answer.fallback
+    assert "is not installed (npm install" in answer.fallback.why
+
+
+def test_it_is_tried_again_after_a_pause_that_grows(fake: FakeQmd) -> None:
+    clock = Hand()
+    fake.does("search", CRASH)
+    with closing(both(fake, clock)) as memory:
+        for pause_s in (30, 60, 120, 240, 480, LONGEST_PAUSE_S, LONGEST_PAUSE_S):
+            fake.forget()
+            memory.search("boat", Ask())
+            assert len(fake.calls("search")) == 1
+            clock.now_s += pause_s - 0.5
+            memory.sync()
+            memory.search("boat", Ask())
+            assert len(fake.calls("search")) == 1
+            clock.now_s += 0.5
+        fake.finds(row("memory-root/MEMORY.md"))
+        answer = memory.search("boat", Ask())
+        assert (answer.backend, answer.fallback) == ("qmd", None)
+        assert memory.status().backend == "qmd"
+        fake.does("search", CRASH)
+        memory.search("boat", Ask())
+        clock.now_s += 30  # it was well in between, so it begins with a short pause
+        fake.finds(row("memory-root/MEMORY.md"))
+        assert memory.search("boat", Ask()).backend == "qmd"
+
+
+def test_an_outage_and_its_end_are_said_once(
+    fake: FakeQmd, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Hand()
+    fake.does("search", CRASH)
+    with closing(both(fake, clock)) as memory, caplog.at_level(logging.INFO, "homarus"):
+        for _ in range(4):
+            memory.search("boat", Ask())
+            clock.now_s += 1_000
+        assert caplog.text.count("no weights") == 1
+        fake.finds(row("memory-root/MEMORY.md"))
+        for _ in range(2):
+            memory.search("boat", Ask())
+        assert caplog.text.count("answers again") == 1
+
+
+def test_what_was_written_meanwhile_is_found_by_the_one_behind(fake: FakeQmd) -> None:
+    fake.does("search", CRASH)
+    with closing(both(fake, Hand())) as memory:
+        memory.search("boat", Ask())
+        note(fake, "memory/new.md", "- A zebra came by.\n")
+        assert memory.sync().indexed == ("memory/new.md",)
+        assert memory.search("zebra", Ask()).results[0].path == "memory/new.md"
+
+
+def test_when_neither_can_answer_the_error_is_the_last_ones(fake: FakeQmd) -> None:
+    def broken() -> Backend:
+        raise StoreError("the disk is gone")
+
+    fake.does("search", CRASH)
+    memory = Both(Qmd(fake.place), broken)
+    with closing(memory), pytest.raises(StoreError, match="the disk is gone"):
+        memory.search("boat", Ask())
+
+
+def test_the_settings_say_which_backend(fake: FakeQmd) -> None:
+    opened: list[Builtin] = []
+
+    def builtin() -> Backend:
+        opened.append(Builtin(fake.place))
+        return opened[-1]
+
+    with closing(open_backend(fake.place, builtin)) as memory:
+        memory.sync()
+        assert isinstance(memory, Both) and not opened
+    own = replace(fake.place, settings=MemorySettings())
+    with closing(open_backend(own, builtin)) as memory:
+        assert isinstance(memory, Builtin)

@@ -1,0 +1,281 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import NotFound, StoreError
+from homarus.memory.qmd.collections import (
+    Collection,
+    clean_name,
+    collections_of,
+    find_document,
+    read_document,
+    resolve,
+)
+from homarus.memory.qmd.program import Program
+from homarus.memory.qmd.registry import Registry
+from homarus.memory.view import View
+from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, place_of
+
+
+def note(base: Path, name: str, text: str = "- words\n") -> Path:
+    path = base / "ws" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_usual_collections_and_those_of_the_config(tmp_path: Path) -> None:
+    paths = [
+        {"path": "~/Notes & Ideas"},
+        {"path": "docs", "name": "Memory_Dir!", "pattern": "*.md"},
+        {"path": "/abs/üö"},
+        {"path": "/abs/one.md", "name": "one"},
+    ]
+    place = place_of(tmp_path, {"paths": paths, "sessions": {"enabled": True}})
+    found = [(one.name, one.root, one.pattern, one.source) for one in collections_of(place)]
+    workspace = tmp_path / "ws"
+    assert found == [
+        ("memory-root", workspace, "MEMORY.md", "memory"),
+        ("memory-alt", workspace, "memory.md", "memory"),
+        ("memory-dir", workspace / "memory", "**/*.md", "memory"),
+        ("sessions", tmp_path / "agents/main/qmd/sessions", "**/*.md", "sessions"),
+        ("notes-ideas", tmp_path / "Notes & Ideas", "**/*.md", "memory"),
+        ("memory-dir-2", workspace / "docs", "*.md", "memory"),
+        ("collection", Path("/abs/üö"), "**/*.md", "memory"),
+        ("one", Path("/abs"), "one.md", "memory"),
+    ]
+
+
+def test_the_usual_ones_can_be_left_out(tmp_path: Path) -> None:
+    assert collections_of(place_of(tmp_path, {"includeDefaultMemory": False})) == ()
+
+
+@given(st.text(max_size=200))
+def test_names_are_lower_case_letters_digits_and_hyphens(name: str) -> None:
+    clean = clean_name(name)
+    assert clean and len(clean) <= 64
+    assert all(ch in "abcdefghijklmnopqrstuvwxyz0123456789-" for ch in clean)
+    assert clean[0] != "-" != clean[-1]
+    assert clean_name(clean) == clean
+
+
+@pytest.mark.parametrize(
+    ("pattern", "holds", "not_held"),
+    [
+        ("**/*.md", ["a.md", "x/y/a.md"], ["a.txt", ".a.md", ".x/a.md"]),
+        ("*.md", ["a.md"], ["x/a.md"]),
+        ("MEMORY.md", ["MEMORY.md"], ["x/MEMORY.md", "SOUL.md"]),
+        ("docs/**", ["docs/a.md", "docs/x/a.md"], ["a.md", "other/a.md"]),
+        ("{a,b}/*.md,c.md", ["a/1.md", "b/1.md", "c.md"], ["c/1.md", "x/c.md"]),
+    ],
+)
+def test_a_pattern_is_matched_as_qmd_does(
+    pattern: str, holds: list[str], not_held: list[str]
+) -> None:
+    one = Collection("x", Path("/x"), pattern)
+    assert all(map(one.holds, holds))
+    assert not any(map(one.holds, not_held))
+
+
+def test_a_result_is_a_file_of_its_collection(tmp_path: Path) -> None:
+    place = place_of(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
+    for name in ("MEMORY.md", "memory/a b/ü.md", "docs/x.md"):
+        note(tmp_path, name)
+    workspace = tmp_path / "ws"
+    assert resolve(place, "qmd/memory-root/MEMORY.md") == workspace / "MEMORY.md"
+    assert resolve(place, "qmd/memory-dir/a b/ü.md") == workspace / "memory/a b/ü.md"
+    assert resolve(place, "qmd/docs/x.md") == workspace / "docs/x.md"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "qmd/memory-root/SOUL.md",
+        "qmd/memory-root/memory/a.md",
+        "qmd/memory-dir/../SOUL.md",
+        "qmd/memory-dir/./a.md",
+        "qmd/memory-dir//a.md",
+        "qmd/memory-dir//etc/x.md",
+        "qmd/memory-dir/a.md/",
+        "qmd/memory-dir/",
+        "qmd/memory-dir",
+        "qmd/",
+        "qmd",
+        "memory-dir/a.md",
+        "qmd/other/a.md",
+        "qmd/memory-dir/a.md\0.md",
+        "qmd/memory-dir/secret.txt",
+        "qmd/memory-dir/.hidden.md",
+        "qmd/memory-dir/link.md",
+        "qmd/memory-dir/linked/x.md",
+        "qmd/memory-dir/folder.md",
+        "qmd/memory-dir/pipe.md",
+        "qmd/memory-dir/missing.md",
+        "qmd/docs/sub/x.md",
+    ],
+)
+def test_nothing_else_is(tmp_path: Path, path: str) -> None:
+    place = place_of(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
+    for name in (
+        "SOUL.md",
+        "memory/a.md",
+        "memory/.hidden.md",
+        "memory/secret.txt",
+        "docs/sub/x.md",
+    ):
+        note(tmp_path, name)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.md").write_text("secret", encoding="utf-8")
+    memory = tmp_path / "ws" / "memory"
+    (memory / "link.md").symlink_to(outside / "x.md")
+    (memory / "linked").symlink_to(outside)
+    (memory / "folder.md").mkdir()
+    os.mkfifo(memory / "pipe.md")
+    with pytest.raises(NotFound):
+        resolve(place, path)
+
+
+def test_who_may_see_a_file_is_told_by_where_it_is(tmp_path: Path) -> None:
+    place = place_of(
+        tmp_path,
+        {
+            "paths": [{"path": ".", "name": "all"}, {"path": "~/memory", "name": "mine"}],
+            "sessions": {"enabled": True},
+        },
+    )
+    for name in ("MEMORY.md", "memory/a.md", "memory/shared/b.md", "memory/chats/kin-1/c.md"):
+        note(tmp_path, name)
+    for path in (tmp_path / "memory/shared/d.md", tmp_path / "agents/main/qmd/sessions/e.md"):
+        path.parent.mkdir(parents=True)
+        path.write_text("- words\n", encoding="utf-8")
+    seen = {
+        path: find_document(place, path).audience
+        for path in (
+            "qmd/memory-root/MEMORY.md",
+            "qmd/memory-dir/a.md",
+            "qmd/memory-dir/shared/b.md",
+            "qmd/memory-dir/chats/kin-1/c.md",
+            "qmd/all/memory/chats/kin-1/c.md",
+            "qmd/mine/shared/d.md",
+            "qmd/sessions/e.md",
+        )
+    }
+    assert list(seen.values()) == [
+        "private",
+        "private",
+        "shared",
+        "chat:kin-1",
+        "chat:kin-1",
+        "private",
+        "unclaimed",
+    ]
+
+
+def names(fake: FakeQmd, action: str) -> list[str]:
+    argv = [call["argv"] for call in fake.calls("collection")]
+    found = [one for one in argv if one[3] == action]
+    return [one[4].removeprefix("--name=") for one in found]
+
+
+def settle(fake: FakeQmd, **settings: Any) -> Registry:
+    fake.forget()
+    command = str(fake.folder / "qmd")
+    place = place_of(fake.folder.parent, {"command": command, **settings})
+    registry = Registry(place, Program(place))
+    registry.settle()
+    return registry
+
+
+def test_collections_are_added_once(tmp_path: Path) -> None:
+    fake = fake_qmd(tmp_path)
+    registry = settle(fake)
+    assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
+    workspace = str(tmp_path / "ws")
+    added = next(call["argv"] for call in fake.calls() if call["argv"][3] == "add")
+    assert added[3:] == ["add", "--name=memory-root", "--mask=MEMORY.md", "--", workspace]
+    fake.forget()
+    registry.settle()
+    assert fake.calls() == []
+    settle(fake)  # another process
+    assert [call["argv"][3] for call in fake.calls()] == ["list"]
+
+
+def test_one_whose_folder_or_pattern_changed_is_added_again(tmp_path: Path) -> None:
+    for name in ("docs/a.md", "other/a.md"):
+        note(tmp_path, name)
+    fake = fake_qmd(tmp_path)
+    settle(fake, paths=[{"path": "docs", "name": "x"}], includeDefaultMemory=False)
+    assert (names(fake, "remove"), names(fake, "add")) == ([], ["x"])
+    settle(fake, paths=[{"path": "other", "name": "x"}], includeDefaultMemory=False)
+    assert (names(fake, "remove"), names(fake, "add")) == (["x"], ["x"])
+    changed = [{"path": "other", "name": "x", "pattern": "*.md"}]
+    settle(fake, paths=changed, includeDefaultMemory=False)
+    assert (names(fake, "remove"), names(fake, "add")) == (["x"], ["x"])
+    settle(fake, includeDefaultMemory=False)
+    assert (names(fake, "remove"), names(fake, "add")) == (["x"], [])
+
+
+def test_those_of_somebody_else_are_left_alone_and_a_taken_name_is_ours(tmp_path: Path) -> None:
+    fake = fake_qmd(tmp_path)
+    config = tmp_path / "agents/main/qmd/xdg-config"
+    config.mkdir(parents=True)
+    (config / "known.json").write_text(json.dumps(["theirs", "memory-dir"]), encoding="utf-8")
+    settle(fake)
+    assert names(fake, "remove") == ["memory-dir"]
+    assert json.loads((config / "known.json").read_text())[0] == "theirs"
+
+
+def test_a_folder_that_comes_later_is_added_then_and_a_link_never(tmp_path: Path) -> None:
+    fake = fake_qmd(tmp_path)
+    memory = tmp_path / "ws" / "memory"
+    memory.rmdir()
+    registry = settle(fake)
+    assert names(fake, "add") == ["memory-root", "memory-alt"]
+    (tmp_path / "elsewhere").mkdir()
+    memory.symlink_to(tmp_path / "elsewhere")
+    registry.settle()
+    assert names(fake, "add") == ["memory-root", "memory-alt"]
+    memory.unlink()
+    memory.mkdir()
+    registry.settle()
+    assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
+
+
+def test_one_that_cannot_be_added_is_tried_again(tmp_path: Path) -> None:
+    fake = fake_qmd(tmp_path)
+    fake.does("collection", "if rest[2] == 'add': sys.exit('disk full')")
+    registry = Registry(fake.place, Program(fake.place))
+    with pytest.raises(StoreError, match="disk full"):
+        registry.settle()
+    (fake.folder / "collection.py").unlink()
+    fake.forget()
+    registry.settle()
+    assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
+
+
+def test_a_broken_record_counts_as_none(tmp_path: Path) -> None:
+    fake = fake_qmd(tmp_path)
+    settle(fake)
+    (tmp_path / "agents/main/qmd/collections.json").write_text("[{", encoding="utf-8")
+    settle(fake)
+    assert names(fake, "remove") == ["memory-alt", "memory-dir", "memory-root"]
+    assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
+
+
+def test_what_is_read_by_name_is_what_the_view_allows(tmp_path: Path) -> None:
+    place = place_of(tmp_path, {})
+    note(tmp_path, "memory/a.md", "mine\n")
+    note(tmp_path, "memory/shared/b.md", "ours\n")
+    (tmp_path / "ws/memory/binary.md").write_bytes(b"\0\1")
+    everyone = View(audiences=frozenset({"shared"}))
+    assert read_document(place, "memory-dir/a.md", View()) == b"mine\n"
+    assert read_document(place, "memory-dir/a.md", everyone) is None
+    assert read_document(place, "memory-dir/shared/b.md", everyone) == b"ours\n"
+    for name in ("memory-dir/binary.md", "memory-dir/none.md", "memory-dir/../SOUL.md", ""):
+        assert read_document(place, name, View()) is None

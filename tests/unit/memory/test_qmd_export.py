@@ -1,0 +1,194 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.memory import MemorySearch
+from homarus.core.errors import StoreError
+from homarus.memory.export import audience_of_export, export_sessions, exports_folder
+from homarus.memory.place import Place
+from homarus.memory.view import PRIVATE, chat_of
+from tests.unit.memory.fake_qmd import place_of
+
+NOW_MS = 1_800_000_000_000
+DAY_MS = 86_400_000
+MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-7"
+TOPIC = "agent:main:telegram:group:-7:topic:3"
+
+
+def place_at(base: Path, sessions: dict[str, Any] | None = None, **sync: int) -> Place:
+    search = MemorySearch.model_validate({"sync": {"sessions": sync}})
+    return place_of(base, {"sessions": {"enabled": True, **(sessions or {})}}, search)
+
+
+def say(place: Place, name: str, *words: str, at_ms: int = NOW_MS, role: str = "user") -> Path:
+    """Add messages to a transcript."""
+    file = place.transcripts / f"{name}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as opened:
+        for word in words:
+            content = [{"type": "text", "text": word}, {"type": "image", "data": "secret"}]
+            message = {"role": role, "content": content, "timestamp": at_ms}
+            line = {"type": "message", "id": os.urandom(4).hex(), "message": message}
+            opened.write(json.dumps(line) + "\n")
+    os.utime(file, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+    return file
+
+
+def claim(place: Place, **keys: str) -> None:
+    place.transcripts.mkdir(parents=True, exist_ok=True)
+    named = {"main": MAIN, "group": GROUP, "topic": TOPIC}
+    index = {named[one]: {"sessionId": name, "updatedAt": NOW_MS} for one, name in keys.items()}
+    (place.transcripts / "sessions.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def exported(place: Place) -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in exports_folder(place).iterdir()}
+
+
+def test_conversations_are_written_as_markdown_for_their_owner_alone(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    claim(place, main="s-1")
+    say(place, "s-1", "The boat is red.\nReally.")
+    say(place, "s-1", "I see.", role="assistant")
+    say(place, "s-1", "rm -rf", role="toolResult")
+    say(place, "s-2-topic-3", "A topic.")
+    done = export_sessions(place, NOW_MS)
+    assert done.written == ("s-1.md", "s-2-topic-3.md")
+    files = exported(place)
+    assert "User: The boat is red.\nUser: Really.\nAssistant: I see.\n" in files["s-1.md"]
+    assert "rm -rf" not in files["s-1.md"] and "secret" not in files["s-1.md"]
+    folder = place.agent_folder / "qmd/sessions"
+    assert exports_folder(place) == folder
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_who_may_see_one_is_kept_also_when_its_conversation_is_reset(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    claim(place, main="s-1", group="s-2")
+    for name in ("s-1", "s-2", "s-3"):
+        say(place, name, "words")
+    export_sessions(place, NOW_MS)
+    claim(place, main="s-1")  # the group began anew
+    export_sessions(place, NOW_MS)
+    seen = [audience_of_export(place, name) for name in ("s-1.md", "s-2.md", "s-3.md", "other.md")]
+    assert seen == [PRIVATE, chat_of(GROUP), "unclaimed", "unclaimed"]
+
+
+def test_one_is_written_again_when_enough_was_said_or_it_rested(tmp_path: Path) -> None:
+    place = place_at(tmp_path, deltaBytes=100_000, deltaMessages=3)
+    say(place, "s-1", "one")
+    assert export_sessions(place, NOW_MS).written == ("s-1.md",)
+    file = exports_folder(place) / "s-1.md"
+    before = file.stat()
+    assert export_sessions(place, NOW_MS).unchanged == 1
+    say(place, "s-1", "two", "three")
+    assert export_sessions(place, NOW_MS).written == ()
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    say(place, "s-1", "four")
+    assert export_sessions(place, NOW_MS).written == ("s-1.md",)
+    say(place, "s-1", "five")
+    assert export_sessions(place, NOW_MS).written == ()
+    assert export_sessions(place, NOW_MS + 2 * 3_600_000).written == ("s-1.md",)
+    assert "User: five" in exported(place)["s-1.md"]
+
+
+def test_many_bytes_are_enough_and_a_file_that_is_gone_is_written_again(tmp_path: Path) -> None:
+    place = place_at(tmp_path, deltaBytes=1_000, deltaMessages=50)
+    say(place, "s-1", "one")
+    export_sessions(place, NOW_MS)
+    say(place, "s-1", "x" * 1_000)
+    assert export_sessions(place, NOW_MS).written == ("s-1.md",)
+    (exports_folder(place) / "s-1.md").unlink()
+    export_sessions(place, NOW_MS)
+    assert "x" * 1_000 in exported(place)["s-1.md"]
+
+
+def test_old_ones_and_deleted_ones_go_and_files_of_others_stay(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    say(place, "s-1", "old", at_ms=NOW_MS - 29 * DAY_MS)
+    deleted = say(place, "s-2", "new")
+    export_sessions(place, NOW_MS)
+    theirs = exports_folder(place) / "theirs.md"
+    theirs.write_text("mine", encoding="utf-8")
+    os.utime(theirs, (0, 0))
+    deleted.unlink()
+    done = export_sessions(place, NOW_MS + 2 * DAY_MS)
+    assert done.removed == ("s-1.md", "s-2.md")
+    assert list(exported(place)) == ["theirs.md"]
+
+
+def test_zero_days_keep_all(tmp_path: Path) -> None:
+    place = place_at(tmp_path, {"retentionDays": 0})
+    say(place, "s-1", "old", at_ms=NOW_MS - 3_000 * DAY_MS)
+    assert export_sessions(place, NOW_MS).written == ("s-1.md",)
+
+
+def test_another_folder_is_filled_and_the_one_before_is_emptied_of_ours(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    say(place, "s-1", "words")
+    export_sessions(place, NOW_MS)
+    moved = place_at(tmp_path, {"exportDir": "~/exports"})
+    export_sessions(moved, NOW_MS)
+    assert exports_folder(moved) == tmp_path / "exports"
+    assert list(exported(moved)) == ["s-1.md"] and not exported(place)
+    assert audience_of_export(place, "s-1.md") == "unclaimed"
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"files": {"../x.md": {}}}', "\x00"])
+def test_a_record_that_cannot_be_read_counts_as_none(tmp_path: Path, record: str) -> None:
+    place = place_at(tmp_path)
+    say(place, "s-1", "words")
+    export_sessions(place, NOW_MS)
+    (place.agent_folder / "qmd/exported.json").write_text(record, encoding="utf-8")
+    assert export_sessions(place, NOW_MS).written == ("s-1.md",)
+
+
+def test_a_record_cannot_have_other_files_removed(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    precious = place.agent_folder / "qmd/precious.md"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("mine", encoding="utf-8")
+    one = {"audience": "private", "hash": "", "size": 0, "mtime_ns": 0}
+    record = {"folder": str(exports_folder(place)), "files": {"../precious.md": one, "x.txt": one}}
+    (place.agent_folder / "qmd/exported.json").write_text(json.dumps(record), encoding="utf-8")
+    export_sessions(place, NOW_MS)
+    assert precious.exists()
+
+
+def test_a_link_in_the_place_of_an_export_is_replaced_and_not_written_through(
+    tmp_path: Path,
+) -> None:
+    place = place_at(tmp_path)
+    say(place, "s-1", "words")
+    target = tmp_path / "target"
+    target.write_text("mine", encoding="utf-8")
+    exports_folder(place).mkdir(parents=True)
+    (exports_folder(place) / "s-1.md").symlink_to(target)
+    export_sessions(place, NOW_MS)
+    assert target.read_text(encoding="utf-8") == "mine"
+    assert not (exports_folder(place) / "s-1.md").is_symlink()
+
+
+def test_one_that_cannot_be_written_is_named_and_the_others_are(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    say(place, "s-1", "words")
+    say(place, "s-2", "words")
+    (exports_folder(place) / "s-1.md").mkdir(parents=True)
+    done = export_sessions(place, NOW_MS)
+    assert done.written == ("s-2.md",)
+    assert [one.partition(":")[0] for one in done.failed] == ["s-1.md"]
+    blocked = place_at(tmp_path, {"exportDir": str(tmp_path / "agents/main/qmd/exported.json/x")})
+    with pytest.raises(StoreError, match="cannot be made"):
+        export_sessions(blocked, NOW_MS)
+
+
+def test_nothing_said_is_nothing_written(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    assert export_sessions(place, NOW_MS).written == ()
+    say(place, "s-1", "HEARTBEAT_OK", role="assistant")
+    (place.transcripts / "s-2.jsonl").write_bytes(b"\xff\x00 garbage\n{}\n")
+    assert export_sessions(place, NOW_MS).written == ()
+    assert exported(place) == {}

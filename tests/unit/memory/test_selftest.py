@@ -1,0 +1,54 @@
+"""Words that are looked for after an index was made."""
+
+import os
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.memory.library import Memory
+from homarus.memory.selftest import check, newest, pick_words
+from homarus.memory.source import Note, Skipped, find_notes
+from homarus.memory.words import content_stems
+
+
+def test_long_words_that_say_something_are_picked() -> None:
+    picked = list(pick_words("The and which walrus refrigerator " + "x" * 39))
+    assert picked[:2] == ["refrigerator", "walrus"]
+    assert list(pick_words("the of a 1 ... ")) == []
+
+
+@given(st.text(max_size=400))
+def test_few_words_are_picked_and_each_says_something(text: str) -> None:
+    picked = list(pick_words(text))
+    assert len(picked) <= 3
+    assert all(content_stems(word) for word in picked)
+
+
+def test_the_newest_notes_are_looked_at_first(tmp_path: Path) -> None:
+    notes = []
+    for number in range(9):
+        file = tmp_path / f"{number}.md"
+        file.write_text("words")
+        os.utime(file, ns=(number, number))
+        notes.append(Note(file.name, file))
+    found: list[Note | Skipped] = [
+        Skipped("x.md", "is a link"),
+        *notes,
+        Note("gone.md", tmp_path / "gone.md"),
+    ]
+    assert [one.path for one in newest(found)] == ["8.md", "7.md", "6.md", "5.md", "4.md"]
+    assert [one.path for one in newest(found, ["2.md", "3.md"])] == ["3.md", "2.md"]
+
+
+def test_a_note_that_is_not_in_the_index_is_named(tmp_path: Path) -> None:
+    memory_file = tmp_path / "MEMORY.md"
+    memory_file.write_text("- The walrus is called Otto.\n")
+    with Memory(tmp_path, tmp_path / "x.sqlite") as memory:
+        memory.sync()
+        assert check(memory, newest(find_notes(tmp_path))) == ""
+        other = tmp_path / "other.md"
+        other.write_text("zeppelin quagmire\n")
+        assert check(memory, [Note("other.md", other)]) == "other.md"
+        assert check(memory, [Note("gone.md", tmp_path / "gone.md")]) is None
+        assert check(memory, []) is None

@@ -1,0 +1,136 @@
+"""When memory looks at its files by itself."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from homarus.config.memory import MemorySearch
+from homarus.memory.place import Place
+from homarus.memory.transcripts import Transcripts
+from homarus.memory.watch import every, signature, watch
+
+
+class Enough(Exception):
+    """The looks are used up."""
+
+
+class CountedClock:
+    """Sleeps that take no time, and are counted; a look takes as long as it is said to."""
+
+    def __init__(self, most: int = 99) -> None:
+        self.naps: list[float] = []
+        self.now_s = 0.0
+        self._most = most
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        if len(self.naps) == self._most:
+            raise Enough
+        self.naps.append(seconds)
+        self.now_s += seconds
+
+
+def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int], list[float]]:
+    """After how many looks it synced, and how long it slept."""
+    clock, syncs, seen = CountedClock(), list[int](), iter(looks)
+    taken: list[str] = []
+
+    async def look() -> str:
+        clock.now_s += look_takes_s
+        found = next(seen, None)
+        if found is None:
+            raise Enough
+        taken.append(found)
+        return found
+
+    async def sync() -> None:
+        syncs.append(len(taken))
+
+    async def main() -> None:
+        with pytest.raises(Enough):
+            await watch(look, sync, clock=clock, quiet_s=1.5, look_s=5.0)
+
+    asyncio.run(main())
+    return syncs, clock.naps
+
+
+def test_files_that_stay_the_same_are_left_alone() -> None:
+    assert watched(["a", "a", "a"]) == ([], [5.0, 5.0, 5.0])
+
+
+def test_a_change_is_indexed_when_it_was_quiet_for_a_while() -> None:
+    syncs, naps = watched(["a", "b", "c", "c", "c"])
+    assert syncs == [4]
+    assert naps == [5.0, 1.5, 1.5, 5.0, 5.0]
+
+
+def test_what_was_indexed_is_the_new_measure() -> None:
+    assert watched(["a", "b", "b", "b", "a", "a"])[0] == [3, 6]
+
+
+def test_looks_that_take_long_are_taken_less_often() -> None:
+    _, naps = watched(["a", "a"], look_takes_s=2.0)
+    assert naps == [100.0, 100.0]
+
+
+def test_it_is_synced_every_so_often() -> None:
+    clock, syncs = CountedClock(most=3), list[float]()
+
+    async def sync() -> None:
+        syncs.append(clock.now_s)
+
+    async def main() -> None:
+        with pytest.raises(Enough):
+            await every(420.0, sync, clock=clock)
+
+    asyncio.run(main())
+    assert syncs == [420.0, 840.0, 1260.0]
+
+
+def changes(place: Place) -> Iterator[None]:
+    """One change after another that a watch has to see."""
+    memory = place.workspace / "memory"
+    (memory / "a.md").write_text("one")
+    yield
+    (memory / "a.md").write_text("two!")
+    yield
+    os.utime(memory / "a.md", ns=(1, 1))
+    yield
+    (memory / "b.md").symlink_to(memory / "a.md")
+    yield
+    (memory / "a.md").unlink()
+    yield
+    (place.transcripts / "s1.jsonl").write_text('{"role":"user","content":"hello"}\n')
+    yield
+    (place.transcripts / "sessions.json").write_text('{"agent:main:main":{"sessionId":"s1"}}')
+    yield
+
+
+def test_the_signature_changes_with_every_file(tmp_path: Path) -> None:
+    asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
+    place = Place(
+        agent="main",
+        workspace=tmp_path / "workspace",
+        database=tmp_path / "main.sqlite",
+        agent_folder=tmp_path / "agents" / "main",
+        models_cache=tmp_path,
+        home=tmp_path,
+        search=MemorySearch.model_validate(asked),
+    )
+    (place.workspace / "memory").mkdir(parents=True)
+    place.transcripts.mkdir(parents=True)
+    finder = Transcripts(place)
+    seen = [signature(place, finder)]
+    assert signature(place, finder) == seen[0]
+    for _ in changes(place):
+        seen.append(signature(place, finder))
+        assert signature(place, finder) == seen[-1]
+    assert len(set(seen)) == len(seen)
