@@ -118,6 +118,7 @@ def bench() -> None:
 def bench_memory() -> None:
     """Measure recall on conversations that are not in this repository."""
     setup()
+    sh(BIN / "homarus", "models", "pull", "minilm", "--if-needed")
     sh(PYTHON, "-m", "bench.recall", *sys.argv[2:])
 
 

@@ -6,12 +6,14 @@ repository. The notes here are made of invented words as rare and as common as w
 """
 
 import itertools
+import math
 import os
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import rivals
@@ -56,8 +58,8 @@ def _measure(place: Path, lines: int, idle_mb: float, *, quick: bool) -> list[Fi
     words = _Words(random.Random(9))
     write_notes(place, lines, words)
     database = place / "index.sqlite"
-    other = itertools.count()
-    index_s = best_of(1 if quick else 2, lambda: _index_s(place, place / f"{next(other)}.sqlite"))
+    looks = () if quick else (1, 2)
+    index_s = min((_index_s(place, place / f"{look}.sqlite") for look in looks), default=math.inf)
     with Memory(place, database) as memory:
         cpu = CpuClock()
         report = memory.sync()
@@ -69,7 +71,7 @@ def _measure(place: Path, lines: int, idle_mb: float, *, quick: bool) -> list[Fi
         assert again.unchanged == lines // LINES_PER_NOTE
         again_ms = cpu.spent_s() * 1000
         asked = [words.question() for _ in range(60 if quick else 300)]
-        spent_ms = sorted(_search_ms(memory, question) for question in asked)
+        spent_ms = sorted(best_of(2, partial(_search_ms, memory, one)) for one in asked)
         grown_mb = max(grown_mb, rss_mb() - idle_mb)
     note = f"{report.lines} lines in {len(report.indexed)} notes"
     p50, p95 = statistics.median(spent_ms), spent_ms[int(len(spent_ms) * 0.95)]
@@ -101,7 +103,7 @@ def _beside_fts5(
     """How many times what FTS5 as it comes takes for the same questions and notes."""
     plain = rivals.PlainFts(database)
     try:
-        spent_ms = sorted(plain.search_ms(question) for question in asked)
+        spent_ms = sorted(best_of(2, partial(plain.search_ms, one)) for one in asked)
     finally:
         plain.close()
     p50, p95 = statistics.median(spent_ms), spent_ms[int(len(spent_ms) * 0.95)]

@@ -208,9 +208,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--vectors", action="append", help="only none, wordllama, or a folder")
     parser.add_argument("--parts", action="store_true", help="what each ingredient adds")
     options = parser.parse_args(argv)
-    if options.data is None:
+    if options.data is None or not (Path(options.data) / "gold.jsonl").is_file():
         parser.error("DATA is missing: a folder with gold.jsonl and workspaces")
     named = options.vectors or [*models_here(), *options.model]
+    if not any(map(os.path.isdir, named)):
+        told = "without MiniLM: `pip install 'homarus[vectors]'`, `homarus models pull minilm`"
+        print(told, file=sys.stderr)
     low: list[str] = []
     print(HEAD)
     for one in named:

@@ -75,7 +75,7 @@ def _cases(
     with open_index(database, embedder) as index:
         index.sync(find_notes(place))
         with index.reading() as db:
-            vectors = Vectors.read(db, embedder.model.dims) if embedder else None
+            vectors = Vectors.read(db, embedder.model) if embedder else None
             snapshot = read_snapshot(db, index.generation, EVERYTHING, vectors)
             for one in asked:
                 yield _case(db, snapshot, one, embedder, names)
@@ -130,7 +130,7 @@ def weights_of(names: Sequence[str], fitted: Sequence[float]) -> Weights:
 
 
 def search(case: Case, weights: Weights) -> list[Any]:
-    ranked = rank(case.question, case.pool, weights)
+    ranked = [one for one in rank(case.question, case.pool, weights) if one.is_told]
     return show_lines(ranked, case.pool.notes, ROOM, lambda score: score)
 
 
@@ -138,7 +138,7 @@ def scale(cases: Mapping[str, Sequence[Case]], weights: Weights, more: Sequence[
     """Slope and offset that make a chance of a score, by Newton's method."""
     scores, hits = [], []
     for case in [*(one for held in cases.values() for one in held), *more]:
-        ranked = rank(case.question, case.pool, weights)
+        ranked = [one for one in rank(case.question, case.pool, weights) if one.is_told]
         place = {at: bool(hit) for at, hit in zip(case.ids, case.wanted, strict=True)}
         most = attainable(case.question, case.pool, weights)
         scores += [one.score - most for one in ranked]

@@ -20,6 +20,7 @@ from homarus.agent.commands.table import ANSWERS
 from homarus.channels.roster import known_channels, label, load_channel
 from homarus.cli.main import group
 from homarus.config.channels import AccountSettings
+from homarus.config.memory import MemorySearch, MemorySettings
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
@@ -110,8 +111,22 @@ def config() -> str:
         "of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
         + "\n\n"
+        + _memory_keys()
+        + "\n\n"
         + _channel_keys()
     )
+
+
+def _memory_keys() -> str:
+    """What `memory` and an agent's `memorySearch` may say."""
+    told = (
+        "`memorySearch` stands in `agents.defaults`, and in an entry of `agents.list` on top of\n"
+        "that. See [Memory](../memory.md)."
+    )
+    head, parts = ("key", "value", "default"), ["## Memory", told]
+    for section, path in ((MemorySearch, "memorySearch"), (MemorySettings, "memory")):
+        parts.append(_table(head, list(_settings_keys(section, path))))
+    return "\n\n".join(parts)
 
 
 def _channel_keys() -> str:

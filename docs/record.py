@@ -6,13 +6,16 @@ drawn line by line. Nothing is written by hand. The file's name says which sessi
     chat       a chat
     channels   from nothing to a bot that answers: the service is our fake of Telegram
                (homarus.testing.telegram_server), and what it shows stands behind a bar
+    memory     notes are written, found, read, and told of; by words alone
 
-What is another each time (ports, the number of a process, a code) is the same in every picture.
+What is another each time (ports, the number of a process, a code, the day) is the same in every
+picture.
 """
 
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -86,6 +89,19 @@ def record_channels(home: Home) -> list[str]:
     return [re.sub(r"\(process \d+\)", "(process 4711)", line) for line in shown]
 
 
+def record_memory(home: Home) -> list[str]:
+    """Two notes, a question, and how the index is: the same whatever makes vectors here."""
+    home.configure({"agents": {"defaults": {"memorySearch": {"provider": "none"}}}})
+    assert home.run("setup").status == 0
+    moved = "Ada moved to Kiel in March; her flat looks out on the harbour."
+    shown = run(home, "memory", "write", moved)
+    shown += run(home, "memory", "write", "Ben is allergic to walnuts.", "--to", "MEMORY.md")
+    shown += run(home, "memory", "search", "Where does Ada live?", "--max-results", "1")
+    shown += run(home, "memory", "get", "MEMORY.md")
+    shown += run(home, "memory", "status")
+    return [re.sub(r"\d{4}-\d\d-\d\d", "2026-11-15", line) for line in shown]
+
+
 def run(home: Home, *args: str, typed: str = "") -> list[str]:
     """A command and what it says; `typed` is the answer to what it asks."""
     terminal = Terminal(home, *args)
@@ -96,7 +112,7 @@ def run(home: Home, *args: str, typed: str = "") -> list[str]:
         assert terminal.end() == 0, terminal.screen
     finally:
         terminal.close()
-    return [f"$ homarus {' '.join(args)}", *_lines(terminal.screen)]
+    return [f"$ homarus {shlex.join(args)}", *_lines(terminal.screen)]
 
 
 class Telegram:
@@ -200,7 +216,7 @@ def _wait_for(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-SESSIONS = {"chat": record_chat, "channels": record_channels}
+SESSIONS = {"chat": record_chat, "channels": record_channels, "memory": record_memory}
 
 
 def main(file: Path) -> None:

@@ -191,6 +191,21 @@ def test_row_09_a_tool_that_may_be_run_twice_is(make_rig: MakeRig) -> None:
     assert "AGENTS.md" in result and "interrupted" not in result
 
 
+@pytest.mark.parametrize("fault", ["tool.asked", "tool.ended"])
+def test_row_09_a_note_that_was_being_written_stands_there_once(
+    make_rig: MakeRig, fault: str
+) -> None:
+    rig = make_rig()
+    write = 'T#{nonce} MOCK:tool:memory_write:{"text":"{nonce} came by."}§ MOCK:next MOCK:echo'
+    told = die(rig, fault, write)
+    go_on(rig, told)
+    (result,) = results(rig, told)
+    assert "interrupted" not in result and '"path"' in result
+    notes = (rig.state / "workspace" / "memory").rglob("*.md")
+    text = "".join(one.read_text(encoding="utf-8") for one in notes)
+    assert text.count(f"{told['nonce']} came by.") == 1
+
+
 def test_row_10_killed_after_the_result_was_kept_before_the_model_was_asked(
     make_rig: MakeRig,
 ) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from homarus.cli.main import group
 from homarus.config.load import load_text
-from homarus.config.memory import check_memory, memory_search, memory_settings
+from homarus.config.memory import memory_search, memory_settings
 from homarus.config.paths import Paths
 from tests.docs.test_documents import commands_in
 from tests.style.rules import ROOT
@@ -61,12 +61,26 @@ def test_every_command_works_in_the_order_it_is_shown_and_prints_what_is_shown(
     assert compared >= 2
 
 
+def test_how_well_it_finds_things_is_what_was_measured() -> None:
+    decision = (ROOT / "docs" / "adr" / "0014-memory-recall.md").read_text(encoding="utf-8")
+    told = " ".join(PAGE.read_text(encoding="utf-8").split())
+    for row, words in (
+        ("words only", "by words only"),
+        (r"\+ MiniLM-L6 int8", "with the sentence"),
+    ):
+        within_4k = re.search(
+            rf"^\| {row} (?:\| \**\.\d+\** ){{2}}\| \**(\.\d+)", decision, re.MULTILINE
+        )
+        assert within_4k and re.search(rf"{float(within_4k[1]):.0%}"[:-1] + rf" % .*?{words}", told)
+    assert "786 questions" in told and "786 questions" in decision
+
+
 def test_every_setting_that_is_shown_is_one(tmp_path: Path) -> None:
     blocks = _SETTINGS.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) >= 3
     for block in blocks:
         paths = Paths.find({"HOME": str(tmp_path)})
         loaded = load_text(paths, {"HOME": str(tmp_path), "VOYAGE_API_KEY": "k"}, block)
-        assert not loaded.warnings and list(check_memory(loaded.config)) == []
+        assert not loaded.warnings
         memory_search(loaded.config, "main")
         memory_settings(loaded.config)

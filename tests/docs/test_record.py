@@ -37,6 +37,14 @@ def test_the_picture_of_a_bot_is_what_the_program_shows_now(tmp_path: Path) -> N
     assert drawn[answer].startswith(f"{record.BAR}Lobster: ")
 
 
+def test_the_picture_of_memory_is_what_the_program_shows_now(tmp_path: Path) -> None:
+    home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "NO_COLOR": "1"})
+    shown = record.wrap(record.record_memory(home))
+    drawn, now = (re.sub(r"(#L\d+)  \d\.\d\d", r"\1  SCORE", "\n".join(rows))
+                  for rows in (rows_of("memory"), shown))  # fmt: skip
+    assert drawn == now, "record it anew: python docs/record.py"
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_command_in_a_picture_exists(name: str) -> None:
     typed = [row.removeprefix("$ ").removesuffix(" &") for row in rows_of(name) if row[:2] == "$ "]

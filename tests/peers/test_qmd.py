@@ -19,7 +19,7 @@ from homarus.memory.keeper import AgentMemory
 from homarus.memory.opening import open_backend
 from homarus.memory.place import Place
 from homarus.memory.qmd.backend import Qmd
-from homarus.memory.qmd.collections import resolve
+from homarus.memory.qmd.collections import find_document
 from homarus.memory.qmd.program import Program
 from homarus.memory.view import View, view_for
 from tests.peers.install import QmdProgram, qmd_program
@@ -95,7 +95,7 @@ def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> di
     """Paths and snippets; every snippet is what the cited lines of the file say."""
     results = qmd.search(question, Ask(view=view or View())).results
     for one in results:
-        lines = resolve(place, one.path).read_text(encoding="utf-8").split("\n")
+        lines = find_document(place, one.path).file.read_text(encoding="utf-8").split("\n")
         assert "\n".join(lines[one.start_line - 1 : one.end_line]) == one.snippet
     return {one.path: one.snippet for one in results}
 

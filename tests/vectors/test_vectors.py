@@ -27,6 +27,7 @@ WHOLE_FILES = {
     "sessions",
     "prompt_context",
     "misc",
+    "memory",
 }
 
 

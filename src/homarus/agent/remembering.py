@@ -6,8 +6,9 @@ Who remembers nothing pays nothing: `homarus.memory` is imported when it is aske
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +46,7 @@ class Remembering:
         self._config, self._paths, self._env = config, paths, env
         self._store, self._clock = store, clock
         self._group: asyncio.TaskGroup = group
+        self._watchers: asyncio.TaskGroup | None = group
         self._memories: Memories | None = None
 
     def of(self, agent: str) -> "AgentMemory":
@@ -57,7 +59,7 @@ class Remembering:
                 self._config,
                 self._paths,
                 self._env,
-                group=self._group,
+                group=self._watchers,
                 spent=partial(self._spent, loop),
                 clock=self._clock,
             )
@@ -65,15 +67,20 @@ class Remembering:
 
     def touch(self, agent: Agent) -> None:
         """A conversation begins: what was noted since the last one is indexed meanwhile."""
-        if not _has_notes(agent.workspace):
-            return
+        if _has_notes(agent.workspace):
+            self._spawn(self._touch(agent.id), "memory begins")
+
+    async def _touch(self, agent: str) -> None:
+        # Some megabytes of code, once: the loop does not wait for them.
+        await asyncio.to_thread(import_module, "homarus.memory.keeper")
         try:
-            self.of(agent.id).touch()
+            self.of(agent).touch()
         except UserError as exc:  # who looks something up is told; an answer is not held up
-            log.warning("memory of %s: %s", agent.id, exc)
+            log.warning("memory of %s: %s", agent, exc)
 
     def rest(self) -> None:
-        """Watch no files any longer."""
+        """Watch no files any longer, also not those of a memory that is only then asked for."""
+        self._watchers = None
         if self._memories:
             self._memories.rest()
 
@@ -97,12 +104,17 @@ class Remembering:
             log.warning("what %s took for vectors was not noted", paid.provider)
 
     def _begin_noting(self, call: Spent) -> None:
-        noting = self._note(call)
-        try:
-            self._group.create_task(noting, name="spent on memory")
-        except RuntimeError:  # the program is about to end
-            noting.close()
+        if not self._spawn(self._note(call), "spent on memory"):
             log.warning("what %s took for vectors was not noted", call.provider)
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> bool:
+        """Begin it; False when the program is about to end."""
+        try:
+            self._group.create_task(work, name=name)
+        except RuntimeError:
+            work.close()
+            return False
+        return True
 
     async def _note(self, call: Spent) -> None:
         try:

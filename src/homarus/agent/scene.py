@@ -159,9 +159,12 @@ class Scene:
 
     async def _flush(self) -> None:
         """A turn that nobody sees and no transcript keeps; only what its tools do stays."""
+        from homarus.memory.view import audience_of, folder_of  # with the first that is due
+
         rules, talk = self.talk.agent.compaction, self.talk
         by_tool = any(spec.name == flush.TOOL for spec in talk.tools)
-        words = flush.prompt(rules, self.today(), by_tool=by_tool)
+        folder = folder_of(audience_of(talk.session.key))
+        words = flush.prompt(rules, self.today(), by_tool=by_tool, folder=folder)
         asked = user(words, at_ms=self.now_ms())
         unseen = replace(
             self._turn(),

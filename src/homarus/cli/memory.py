@@ -10,17 +10,19 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from homarus.cli.memory_files import look_at
 from homarus.cli.memory_place import Which, find_memories, find_memory, open_memory, which_options
 from homarus.cli.memory_show import (
     Bar,
     Looked,
     Trial,
-    check_query,
     compared_by,
     looked_json,
     print_rows,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from homarus.memory.place import Place
 
 T = TypeVar("T")
+_PATIENCE_S = 30.0  # for notes to be indexed, before a search goes by what is known
 _MAX_TEXT_BYTES = 1 << 20
 
 
@@ -51,7 +54,31 @@ def command() -> None:
     """Search, read and write what an agent remembers; say how its index is."""
 
 
-def _ask_options(made: Callable[..., T]) -> Callable[..., T]:
+def _ask_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add how to search: what was typed, else what the config says of a place."""
+
+    @wraps(command)
+    def asking(
+        *args: Any,
+        mode: Literal["lines", "passages"],
+        max_results: int | None,
+        min_score: float | None,
+        max_chars: int | None,
+        **named: Any,
+    ) -> T:
+        def ask(place: "Place") -> "Ask":
+            from homarus.memory.base import Ask
+
+            return Ask(
+                mode=mode,
+                max_results=max_results or place.max_results,
+                max_injected_chars=max_chars,
+                min_score=place.search.query.min_score if min_score is None else min_score,
+            )
+
+        return command(*args, ask=ask, **named)
+
+    made: Callable[..., T] = asking
     for name, kind, told in (
         ("--max-chars", click.IntRange(min=1), "Results of so many characters in all."),
         ("--min-score", click.FloatRange(0, 1), "Only results at least that good."),
@@ -72,23 +99,18 @@ def _ask_options(made: Callable[..., T]) -> Callable[..., T]:
 @which_options
 @as_json_option
 def search_command(
-    query: str,
-    mode: Literal["lines", "passages"],
-    max_results: int | None,
-    min_score: float | None,
-    max_chars: int | None,
-    which: Which,
-    *,
-    as_json: bool,
+    query: str, ask: "Callable[[Place], Ask]", which: Which, *, as_json: bool
 ) -> None:
     """Find what answers a question, with the lines it stands in."""
-    check_query(query)
+    if not query.strip():
+        raise UserError("there is nothing to look for", fix='homarus memory search "WORDS"')
     place = find_memory(which)
-    ask = _ask(place, mode, max_results, min_score, max_chars)
 
     async def look(memory: "AgentMemory", bar: "Progress") -> "Answer":
-        await _bring(memory, bar)
-        return await memory.search(query, ask)
+        with suppress(TimeoutError):  # then by what is known, and the answer says so
+            async with asyncio.timeout(_PATIENCE_S):
+                await _bring(memory, bar)
+        return await memory.search(query, ask(place))
 
     answer = _work(place, look)
     if as_json:
@@ -150,7 +172,8 @@ def _look_at(place: "Place", *, deep: bool, first: bool) -> Looked:
 
     if not place.workspace.is_dir():
         return Looked(place, problem="there is no workspace; homarus setup makes it")
-    size = place.database.stat().st_size if place.database.exists() else None
+    index = look_at(place.database)
+    size = index.size_bytes if index else None
     found = find_notes(place.workspace, place.extra())
     skipped = tuple(one for one in found if isinstance(one, Skipped))
 
@@ -163,7 +186,7 @@ def _look_at(place: "Place", *, deep: bool, first: bool) -> Looked:
 
     try:
         looked = _work(place, look)
-    except UserError as exc:  # of one agent: the others are told of all the same
+    except HomarusError as exc:  # of one agent: the others are told of all the same
         return Looked(place, problem=str(exc))
     return replace(looked, trial=_try_embedder(place)) if deep else looked
 
@@ -182,12 +205,12 @@ def _try_embedder(place: "Place") -> Trial:
         vector = embedder.embed_question("Is anybody there?")
         model = embedder.model
     except HomarusError as exc:
-        return Trial(False, str(exc), tried)  # noqa: FBT003 - it failed
+        return Trial(ok=False, told=str(exc), tried=tried)
     finally:
         embedder.close()
     took_ms = round((time.monotonic() - began_s) * 1000)
     told = f"{model.provider} {model.name} gave {len(vector)} numbers after {took_ms} ms"
-    return Trial(True, told, tried)  # noqa: FBT003 - it did
+    return Trial(ok=True, told=told, tried=tried)
 
 
 @command.command("get")
@@ -218,7 +241,7 @@ def get_command(
 def write_command(text: str, to: str | None, which: Which, *, as_json: bool) -> None:
     """Add TEXT to today's note; - reads it from standard input."""
     words = _text_of(text)
-    place = find_memory(which)
+    place = find_memory(which, make=True)
     written = _work(place, lambda memory, _bar: memory.write(words, to=to))
     if as_json:
         from homarus.memory.wire import written_json
@@ -242,24 +265,17 @@ def _text_of(text: str) -> str:
 @command.command("bench-stdio")
 @_ask_options
 @which_options
-def bench_command(
-    mode: Literal["lines", "passages"],
-    max_results: int | None,
-    min_score: float | None,
-    max_chars: int | None,
-    which: Which,
-) -> None:
+def bench_command(ask: "Callable[[Place], Ask]", which: Which) -> None:
     """Answer questions that are JSON lines, {"id", "query", "k"}, as `search` does."""
     from homarus.cli.memory_stdio import serve
 
     place = find_memory(which)
-    ask = _ask(place, mode, max_results, min_score, max_chars)
 
     async def answer(memory: "AgentMemory", bar: "Progress") -> None:
         await _bring(memory, bar)
         status = await memory.status()
         warn_notes([compared_by(status), status.why], status.fallback)
-        await serve(memory, ask, sys.stdin.buffer, sys.stdout)
+        await serve(memory, ask(place), sys.stdin.buffer, sys.stdout)
 
     _work(place, answer)
 
@@ -268,25 +284,6 @@ async def _bring(memory: "AgentMemory", bar: "Progress") -> None:
     """Bring the index up to date, however long it takes: a conversation would not wait."""
     if memory.place.search.sync.on_search:
         await memory.sync(progress=bar)
-
-
-def _ask(
-    place: "Place",
-    mode: Literal["lines", "passages"],
-    max_results: int | None,
-    min_score: float | None,
-    max_chars: int | None,
-) -> "Ask":
-    """How to search: what was typed, else what the config says."""
-    from homarus.memory.base import Ask
-
-    query = place.search.query
-    return Ask(
-        mode=mode,
-        max_results=max_results or query.max_results,
-        max_injected_chars=max_chars,
-        min_score=query.min_score if min_score is None else min_score,
-    )
 
 
 def _work(place: "Place", do: Callable[["AgentMemory", Bar], Awaitable[T]]) -> T:

@@ -4,7 +4,10 @@ Each is `memory/<agentId>.sqlite` in the state directory; one with an `@` is of 
 was named on the command line.
 """
 
+import os
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
@@ -29,9 +32,23 @@ class IndexFile:
 def index_files(paths: Paths) -> Iterator[IndexFile]:
     """The index of each agent that has one."""
     for file in sorted((paths.state / "memory").glob("*.sqlite")):
-        if "@" in file.name or not file.is_file():
-            continue
-        parts = [part for end in ("", "-wal") if (part := file.with_name(file.name + end)).exists()]
-        found = [part.stat() for part in parts]
-        written_ms = max(one.st_mtime_ns for one in found) // 1_000_000
-        yield IndexFile(file.stem, sum(one.st_size for one in found), written_ms)
+        if "@" not in file.name and (found := look_at(file)):
+            yield found
+
+
+def look_at(file: Path) -> IndexFile | None:
+    """An index with what is kept beside it, which others may be making or removing right now."""
+    parts = [_stat(file.with_name(f"{file.name}{end}")) for end in ("", "-wal", "-vectors")]
+    held = [one for one in parts if one]
+    if not parts[0]:
+        return None
+    written_ms = max(one.st_mtime_ns for one in held) // 1_000_000
+    return IndexFile(file.stem, sum(one.st_size for one in held), written_ms)
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

@@ -6,11 +6,10 @@ of notes. Where only that is given, its index stands beside the agent's own, whi
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,7 +19,6 @@ from homarus.core.errors import UserError
 from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
-    from homarus.config.schema import Config
     from homarus.memory.keeper import AgentMemory
     from homarus.memory.place import Place
 
@@ -55,20 +53,23 @@ def which_options(command: Callable[..., T]) -> Callable[..., T]:
     return made
 
 
-def find_memory(which: Which) -> "Place":
-    """The memory that is meant; its workspace is there."""
-    config, paths, env = _config(which)
-    return _found(which, config, paths, env, which.agent)
+def find_memory(which: Which, *, make: bool = False) -> "Place":
+    """The memory that is meant; its workspace is there, or is made: empty, for a chat to fill."""
+    (place,) = _places(which, every=False)
+    if make:
+        with suppress(OSError):  # what is there instead is told below
+            place.workspace.mkdir(parents=True, exist_ok=True)
+    if not place.workspace.is_dir():
+        shown = shorten(place.workspace, place.home)
+        raise UserError(
+            f"no workspace at {shown}", fix="homarus setup makes it, or name one: --workspace"
+        )
+    return place
 
 
 def find_memories(which: Which) -> "list[Place]":
     """The memories of every agent, unless one is named. Workspaces may be missing."""
-    from homarus.config.resolve import agents
-
-    config, paths, env = _config(which)
-    if which.agent is not None or which.workspace is not None:
-        return [_found(which, config, paths, env, which.agent, must_be=False)]
-    return [_found(which, config, paths, env, agent, must_be=False) for agent in agents(config)]
+    return _places(which, every=which.agent is None and which.workspace is None)
 
 
 def patient(place: "Place") -> "Place":
@@ -90,16 +91,20 @@ async def open_memory(place: "Place") -> "AsyncIterator[AgentMemory]":
         await memory.close()
 
 
-def _config(which: Which) -> "tuple[Config, Paths, Mapping[str, str]]":
-    """What holds here. A variable that is not set is no mistake: notes need no secrets."""
+def _places(which: Which, *, every: bool) -> "list[Place]":
+    """What the config says. A variable that is not set is no mistake: notes need no secrets."""
     from homarus.config.load import examine
+    from homarus.config.resolve import agents, default_agent
     from homarus.config.source import read_text
+    from homarus.memory.place import find_place
 
     paths = _paths(which)
     found = examine(paths, os.environ, read_text(paths.config), need_variables=False)
     if found.errors or found.config is None:
         raise found.errors[0]
-    return found.config, paths, found.env
+    named = agents(found.config) if every else [which.agent or default_agent(found.config)]
+    own = [find_place(found.config, paths, found.env, agent) for agent in named]
+    return own if which.workspace is None else [_elsewhere(which, own[0], which.workspace)]
 
 
 def _paths(which: Which) -> Paths:
@@ -128,36 +133,23 @@ def _check_state(paths: Paths) -> None:
         raise UserError(f"{shown} cannot be written to", fix=fix)
 
 
-def _found(
-    which: Which,
-    config: "Config",
-    paths: Paths,
-    env: Mapping[str, str],
-    agent: str | None,
-    *,
-    must_be: bool = True,
-) -> "Place":
-    from homarus.config.resolve import default_agent
-    from homarus.memory.place import find_place
+def _elsewhere(which: Which, place: "Place", workspace: str) -> "Place":
+    """The memory of a folder that was named, in an index of its own beside the agent's.
 
-    place = find_place(config, paths, env, agent or default_agent(config))
-    if which.workspace is None:
-        if must_be and not place.workspace.is_dir():
-            shown = shorten(place.workspace, paths.home)
-            raise UserError(
-                f"no workspace at {shown}", fix="homarus setup makes it, or name one: --workspace"
-            )
-        return place
-    given = expand(which.workspace, paths.home)
-    if not which.workspace.strip() or not given.is_dir():
-        told = f"no workspace at {shorten(given, paths.home)}"
+    What else the agent remembers (its conversations, its extra paths, what qmd knows of it) is not
+    in there; a state that was named with it has all of that to itself.
+    """
+    given = expand(workspace, place.home)
+    if not workspace.strip() or not given.is_dir():
+        told = f"no workspace at {shorten(given, place.home)}"
         raise UserError(told, fix="name a folder that is there")
-    return replace(place, workspace=given, database=_database(which, place, given))
-
-
-def _database(which: Which, place: "Place", workspace: Path) -> Path:
-    """The index for a workspace that was named. The agent's own is not overwritten by another."""
-    if which.state is not None or workspace.resolve() == place.workspace.resolve():
-        return place.database
-    known_by = hashlib.sha256(os.fsencode(workspace.resolve())).hexdigest()[:8]
-    return place.database.with_name(f"{place.agent}@{known_by}.sqlite")
+    if which.state is not None or given.resolve() == place.workspace.resolve():
+        return replace(place, workspace=given)
+    known_by = hashlib.sha256(os.fsencode(given.resolve())).hexdigest()[:8]
+    return replace(
+        place,
+        workspace=given,
+        database=place.database.with_name(f"{place.agent}@{known_by}.sqlite"),
+        search=place.search.model_copy(update={"sources": ("memory",), "extra_paths": ()}),
+        settings=place.settings.model_copy(update={"backend": "builtin"}),
+    )

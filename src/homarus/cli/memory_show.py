@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from homarus.config.paths import shorten
-from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.text import one_line, reveal
 from homarus.core.value import dataclass
@@ -180,7 +179,8 @@ def looked_json(looked: Looked) -> dict[str, Json]:
 
 def _state(status: "Status") -> str:
     if not status.files:
-        return "nothing is indexed"
+        how = "nothing is indexed yet: homarus memory index"
+        return how if status.dirty else "there are no notes yet"
     told = "files changed since it was made" if status.dirty else "up to date"
     return f"{told}; words of it were looked for, and found" if status.tested else told
 
@@ -191,13 +191,6 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in listed), default=0)
     for name, text in listed:
         click.echo(f"{name:<{width}}  {text}")
-
-
-def check_query(text: str) -> str:
-    """Words to look for."""
-    if not text.strip():
-        raise UserError("there is nothing to look for", fix='homarus memory search "WORDS"')
-    return text
 
 
 class Bar:

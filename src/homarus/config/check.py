@@ -32,11 +32,20 @@ _EXPECTED = {
     "model_type": "an object",
     "string_too_short": "text that is not empty",
 }
-# Read, and of no effect: an answer goes out message by message (docs/answers.md).
+# Read, and of no effect: an answer goes out message by message (docs/answers.md), and an index of
+# lines has passages of one size and no extension (docs/memory.md).
 _IDLE = frozenset(
-    {"blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "draftChunk"}
-)
-_BOUNDS = {"greater_than": ("above", "gt"), "less_than": ("below", "lt")}
+    {
+        "blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "draftChunk",
+        "chunking", "extensionPath",
+    }
+)  # fmt: skip
+_BOUNDS = {
+    "greater_than": ("above", "gt"),
+    "less_than": ("below", "lt"),
+    "greater_than_equal": ("of at least", "ge"),
+    "less_than_equal": ("of at most", "le"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +69,7 @@ def check(tree: Mapping[str, Value]) -> Checked:
             from homarus.config.channels import check_channels  # read when there are any
 
             walk.problems += check_channels(config.channels)
-        if _speaks_of_memory(config):
-            from homarus.config.memory import check_memory  # read when there is a word of it
-
-            walk.problems += check_memory(config)
+        walk.problems += _check_memory(config)
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
     problems = tuple(walk.problems)
@@ -71,10 +77,29 @@ def check(tree: Mapping[str, Value]) -> Checked:
     return Checked(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
 
 
-def _speaks_of_memory(config: Config) -> bool:
-    if config.memory or config.agents.defaults.memory_search:
-        return True
-    return any(one.memory_search for one in config.agents.list)
+def _check_memory(config: Config) -> Iterator[Problem]:
+    """What is wrong with the sections of memory, wherever they stand."""
+    trees: dict[KeyPath, Mapping[str, Any]] = {
+        ("memory",): config.memory,
+        ("agents", "defaults", "memorySearch"): config.agents.defaults.memory_search,
+    }
+    for at, entry in enumerate(config.agents.list):
+        trees["agents", "list", at, "memorySearch"] = entry.memory_search
+    for path, tree in trees.items():
+        if tree and (section := _memory_section(path)):
+            try:
+                section.model_validate(dict(tree))
+            except ValidationError as exc:
+                yield from (_problem(error, path) for error in exc.errors(include_url=False))
+
+
+def _memory_section(path: KeyPath) -> type[BaseModel] | None:
+    """What stands at a path, where that is for memory: loaded when there is a word of it."""
+    if path != ("memory",) and path[-1] != "memorySearch":
+        return None
+    from homarus.config.memory import MemorySearch, MemorySettings
+
+    return MemorySettings if path == ("memory",) else MemorySearch
 
 
 def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:
@@ -207,6 +232,8 @@ class _Walk:
             return {key: self._value(inner, value, (*path, key)) for key, value in tree.items()}
         if kind == "list" and isinstance(tree, list):
             return [self._value(inner, value, (*path, at)) for at, value in enumerate(tree)]
+        if section := _memory_section(path):
+            return self.section(section, tree, path)
         if path == ("channels",) and (known := keys.lookup(path)):
             self.problems += keys.check(tree, known, path)
             names = tree if isinstance(tree, dict) else ()
@@ -260,8 +287,8 @@ def _repeated_agents(config: Config) -> Iterator[Problem]:
         seen[agent] = entry.id
 
 
-def _problem(error: ErrorDetails) -> Problem:
-    path = tuple(error["loc"])
+def _problem(error: ErrorDetails, above: KeyPath = ()) -> Problem:
+    path = (*above, *error["loc"])
     kind, context = error["type"], error.get("ctx", {})
     if kind == "missing":
         return Problem(path, f"{path[-1]} is missing")

@@ -4,13 +4,12 @@ An agent's `memorySearch` is the defaults' with its own on top. Read when memory
 then the config holds them as they are written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, Strict, ValidationError
 
 from homarus.config.edit import apply_merge_patch
-from homarus.config.keys import Problem
 from homarus.config.resolve import entry_of
 from homarus.config.schema import (
     Config,
@@ -76,7 +75,7 @@ class IndexStore(Section):
 
 
 class Chunking(Section):
-    """How large a passage is, in tokens of four characters."""
+    """How large a passage is, in tokens of four characters. Another size has no effect."""
 
     tokens: Count = 400
     overlap: Wait = 80
@@ -259,30 +258,5 @@ def _read(kind: type[S], tree: Any, name: str) -> S:
     try:
         return kind.model_validate(tree)
     except ValidationError as exc:
-        told = next(_problems(exc, (name,)))
-        where = ".".join(map(str, told.path))
-        raise ConfigError(told.message, key=where) from None
-
-
-def check_memory(config: Config) -> Iterator[Problem]:
-    """What is wrong with the sections, wherever they stand."""
-    yield from _check(MemorySettings, config.memory, ("memory",))
-    defaults = config.agents.defaults.memory_search
-    yield from _check(MemorySearch, defaults, ("agents", "defaults", "memorySearch"))
-    for at, entry in enumerate(config.agents.list):
-        yield from _check(MemorySearch, entry.memory_search, ("agents", "list", at, "memorySearch"))
-
-
-def _check(
-    kind: type[Section], tree: Mapping[str, Any], path: tuple[str | int, ...]
-) -> Iterator[Problem]:
-    try:
-        kind.model_validate(dict(tree))
-    except ValidationError as exc:
-        yield from _problems(exc, path)
-
-
-def _problems(exc: ValidationError, path: tuple[str | int, ...]) -> Iterator[Problem]:
-    for error in exc.errors(include_url=False, include_input=False):
-        told = "no such key" if error["type"] == "extra_forbidden" else error["msg"]
-        yield Problem((*path, *error["loc"]), told)
+        told = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(told["msg"], key=".".join(map(str, (name, *told["loc"])))) from None

@@ -40,7 +40,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     *((name, "none") for name in (
         "meta", "identity", "wizard", "logging", "models", "agents", "agent", "tools", "bindings",
         "audio", "routing", "messages", "session", "talk", "skills", "ui",
-        "auth", "env", "$schema",  # ours: connections to models are made anew
+        "auth", "env", "$schema", "memory",  # ours: connections and indexes are opened anew
     )),
     ("plugins", "restart"),
     ("gateway", "restart"),

@@ -39,6 +39,7 @@ class Both:
         self._why = ""
         self._failures = 0
         self._again_s = 0.0
+        self._is_stopped = False
 
     def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
         """Bring the index that answers to what the files say."""
@@ -75,6 +76,7 @@ class Both:
 
     def stop(self) -> None:
         """End soon what either of them does."""
+        self._is_stopped = True
         either: tuple[object, ...] = (self._first, self._second)
         for one in either:
             if isinstance(one, Stops):
@@ -103,6 +105,8 @@ class Both:
         return not self._failures or self._monotonic() >= self._again_s
 
     def _failed(self, exc: HomarusError) -> None:
+        if self._is_stopped:  # it was ended, and whoever is behind it is not begun
+            raise exc
         pause_s = min(FIRST_PAUSE_S * 2 ** min(self._failures, 10), LONGEST_PAUSE_S)
         self._again_s = self._monotonic() + pause_s
         if not self._failures:

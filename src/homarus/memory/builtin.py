@@ -5,7 +5,6 @@ indexing or at a question, words go on and `fallback` says so. After an index wa
 its newest note are looked for: a memory that cannot find them is made anew, and then complains.
 """
 
-import json
 import logging
 import threading
 import time
@@ -17,7 +16,6 @@ from homarus.core.errors import HomarusError, StoreError
 from homarus.core.principal import OWNER
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
-from homarus.memory import schema
 from homarus.memory.base import Answer, Ask, Fallback, Progress, Status, unseen
 from homarus.memory.changes import Changes, read_known
 from homarus.memory.embed.base import Embedder, Model, Paying, unpaid
@@ -28,7 +26,7 @@ from homarus.memory.ranking import ranking_of
 from homarus.memory.selftest import check, newest
 from homarus.memory.source import Note, Skipped, find_notes
 from homarus.memory.transcripts import Transcripts, wants_sessions
-from homarus.memory.turns import Turns
+from homarus.memory.turns import PATIENCE_S, Turns
 from homarus.memory.view import audience_of_path
 from homarus.store.query import select
 
@@ -93,7 +91,8 @@ class Builtin:
             raise StoreError(f"the memory of {self._place.agent} was closed")
 
     def _sync(self, *, force: bool, progress: Progress) -> Report:
-        embedder = self._usable()[0]
+        embedder = self._usable(within_s=-1)[0]  # without one, all vectors would be dropped
+        self._check_open()  # `stop` knows what was chosen before it, and this what was after
         if self._writer is None:
             cache = self._place.search.cache
             most = cache.max_entries if cache.enabled else 0
@@ -118,6 +117,7 @@ class Builtin:
             if found.embedder is None:
                 return False
             self._choice = replace(found, fallback=Fallback(wanted, why))
+        choice.embedder.close()
         return True
 
     def _found(self, index: Index) -> list[Note | Skipped]:
@@ -159,6 +159,7 @@ class Builtin:
 
     def search(self, text: str, ask: Ask) -> Answer:
         """Results by words, and by vectors where there are any."""
+        self._check_open()
         embedder, fallback = self._usable()
         reader, model = self._reader_for(embedder)
         finding = reader.find(text, ask)
@@ -190,13 +191,13 @@ class Builtin:
 
     # --- what makes vectors
 
-    def _usable(self) -> tuple[Turns | None, Fallback | None]:
+    def _usable(self, within_s: float = PATIENCE_S) -> tuple[Turns | None, Fallback | None]:
         """What makes vectors now, and what should, where that is something else."""
         choice = self._chosen()
         if choice.embedder is None:
             return None, choice.fallback
         try:
-            choice.embedder.model  # noqa: B018 - a service may have to be asked for it
+            choice.embedder.ask_model(within_s)  # a service may have to be asked for it
         except HomarusError as exc:
             self._tell(str(exc))
             return None, Fallback(self._place.search.provider, str(exc))
@@ -225,8 +226,8 @@ class Builtin:
     def status(self) -> Status:
         """What is in the index, what is not, and why."""
         embedder, fallback = self._usable()
-        with open_index(self._place.database) as index:
-            rebuilt = _rebuilt(index.rebuilt)
+        with open_index(self._place.database, embedder) as index:
+            rebuilt = tell_rebuilt(index.rebuilt)
             held = index.count()
             dirty = self._is_dirty(index)
         report, place = self._report, self._place
@@ -256,21 +257,19 @@ class Builtin:
         if not index.generation:
             return True
         changes = Changes(read_known(index.db), self._found(index))
-        if changes.gone:
-            return True
-        return any(True for _ in changes.changed())
+        return bool(changes.gone) or any(True for _ in changes.changed())
 
     def stop(self) -> None:
         """Begin nothing more: a sync that embeds ends soon, and says that it was cut short."""
+        self._is_closed = True
         if self._choice and self._choice.embedder:
             self._choice.embedder.stop()
-        self._is_closed = True
 
     def close(self) -> None:
         """Let go of it all."""
         self.stop()
-        embedder = self._choice.embedder if self._choice else None
         with self._syncing:
+            embedder = self._choice.embedder if self._choice else None
             held = (self._writer, self._reader, self._words, embedder)
             self._writer = self._reader = self._words = None
             for one in held:
@@ -300,24 +299,16 @@ class _Reader(Memory):
     def tell_rebuilt(self) -> list[str]:
         """That a search had to make the index anew; once."""
         why, self.rebuilt = self.rebuilt, ""
-        return _rebuilt(why)
+        return tell_rebuilt(why)
 
     def is_of(self, model: Model) -> bool:
-        """Whether there are vectors, and of this model: those of another say nothing."""
-        if not self._index.is_made():
-            return False
-        with self._index.reading() as db:
-            told = json.loads(schema.read_meta(db, schema.META_KEY) or "{}")
-            if not select(db, "SELECT 1 FROM line_vectors LIMIT 1"):
-                return False
-        held = [told.get(name) for name in ("provider", "model", "providerKey", "vectorDims")]
-        return held == [model.provider, model.name, model.key, model.dims]
+        """Whether there are vectors, and of this model."""
+        return self._index.has_vectors(model)
 
 
 def notes_of(report: Report) -> list[str]:
     """What a sync has to say, for people."""
-    notes: list[str] = []
-    notes += _rebuilt(report.rebuilt)
+    notes = tell_rebuilt(report.rebuilt)
     if report.unembedded:
         notes.append(f"{report.unembedded} lines are found by their words only: {report.problem}")
     named = [f"{one.path} ({one.why})" for one in report.skipped[:NAMED]]
@@ -331,7 +322,8 @@ def notes_of(report: Report) -> list[str]:
     return notes
 
 
-def _rebuilt(why: str) -> list[str]:
+def tell_rebuilt(why: str) -> list[str]:
+    """That the index was made anew, when it was."""
     return [f"the index was made anew: {why}"] if why else []
 
 

@@ -3,35 +3,66 @@
     cache = VectorCache(database, embedder, most=50_000)
     cache.wish("- Ada: hello")
     cache.make()                 # before anything is locked: it may take minutes
+    cache.close()
 
+They cost time or money, so they are in a file of their own (`<agent>.sqlite-vectors`), which stays
+when the index is damaged and made anew. A damaged one is thrown away: its vectors are made again.
 What cannot be made is no reason to lose the words: the first failure ends it, and is told.
 """
 
+import logging
 import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from homarus.core.errors import HomarusError, ProviderError
-from homarus.memory.embed.base import Embedder, texts_at_once
+import apsw
+
+from homarus.core.errors import Corrupt, HomarusError, ProviderError
+from homarus.memory import schema
+from homarus.memory.database import BUSY_MS, beside, on_disk
+from homarus.memory.embed.base import Embedder, Model, texts_at_once
 from homarus.memory.vectors import embedded_text, pack, text_key
+from homarus.store.failure import Translated
 from homarus.store.query import select
 
-if TYPE_CHECKING:
-    from homarus.memory.database import Database
+log = logging.getLogger(__name__)
+
+_SUFFIX = "-vectors"
+_PUT = "INSERT OR REPLACE INTO embedding_cache VALUES (?, ?, ?, ?, ?, ?, ?)"
+_GET = (
+    "SELECT embedding FROM embedding_cache"
+    " WHERE provider = ? AND model = ? AND provider_key = ? AND hash = ? AND dims = ?"
+)
+_PRUNE = (
+    "DELETE FROM embedding_cache WHERE rowid IN (SELECT rowid FROM embedding_cache"
+    " ORDER BY updated_at DESC, rowid DESC LIMIT -1 OFFSET ?)"
+)
 
 
 class VectorCache:
     """The vectors of one model, and those that are wished for."""
 
-    def __init__(self, database: "Database", embedder: Embedder, most: int | None = None) -> None:
-        self._database = database
+    def __init__(self, database: Path, embedder: Embedder, most: int | None = None) -> None:
+        self._path = beside(database, _SUFFIX)
+        self._db: apsw.Connection | None = None  # opened when it is needed
         self._embedder = embedder
         self._most = most
         self._at_once = texts_at_once(embedder)
         self._wanted: dict[str, str] = {}
         self.made = 0
         self.problem = ""
+
+    @property
+    def model(self) -> Model:
+        return self._embedder.model
+
+    def close(self) -> None:
+        if self._db:
+            self._db.close()
+            self._db = None
 
     def get(self, text: str) -> bytes | None:
         """The vector of a line, when there is one."""
@@ -63,30 +94,55 @@ class VectorCache:
             (*known_by, key, pack(vector), model.dims, now_ms)
             for key, vector in zip(wanted, made, strict=True)
         ]
-        with self._database.writing() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO embedding_cache VALUES (?, ?, ?, ?, ?, ?, ?)", rows
-            )
+        self._run(partial(_put, rows))
         self.made += len(rows)
 
     def prune(self) -> None:
-        """Forget the oldest beyond what may be kept, inside a transaction."""
+        """Forget the oldest beyond what may be kept."""
         if self._most is not None:
-            self._database.db.execute(
-                "DELETE FROM embedding_cache WHERE rowid IN (SELECT rowid FROM embedding_cache"
-                " ORDER BY updated_at DESC, rowid DESC LIMIT -1 OFFSET ?)",
-                (self._most,),
-            )
+            self._run(partial(_prune, self._most))
 
     def _held(self, key: str) -> bytes | None:
         model = self._embedder.model
-        rows = select(
-            self._database.db,
-            "SELECT embedding FROM embedding_cache"
-            " WHERE provider = ? AND model = ? AND provider_key = ? AND hash = ? AND dims = ?",
-            (model.provider, model.name, model.key, key, model.dims),
-        )
-        return rows[0][0] if rows else None
+        known_by = (model.provider, model.name, model.key, key, model.dims)
+        rows = self._run(lambda db: select(db, _GET, known_by))
+        vector = rows[0][0] if rows else None
+        return vector if isinstance(vector, bytes) and len(vector) == model.dims else None
+
+    def _run(self, work: Callable[[apsw.Connection], Any]) -> Any:
+        """Do something with the file; one that is damaged is thrown away, and made anew."""
+        try:
+            return self._try(work)
+        except Corrupt as exc:
+            log.warning("vectors that were kept are lost: %s", exc.message)
+        self.close()
+        with on_disk(self._path):
+            for suffix in ("", "-wal", "-shm"):
+                beside(self._path, suffix).unlink(missing_ok=True)
+        return self._try(work)
+
+    def _try(self, work: Callable[[apsw.Connection], Any]) -> Any:
+        with on_disk(self._path), Translated(self._path):
+            try:
+                if self._db is None:
+                    self._db = self._connect()
+                return work(self._db)
+            except apsw.SQLError as exc:
+                raise Corrupt(f"{self._path} has tables of another program: {exc}") from exc
+
+    def _connect(self) -> apsw.Connection:
+        db = apsw.Connection(str(self._path))
+        try:
+            self._path.chmod(0o600)
+            db.set_busy_timeout(BUSY_MS)
+            for pragma in ("journal_mode = WAL", "synchronous = NORMAL"):
+                select(db, f"PRAGMA {pragma}")
+            made = schema.TABLES["embedding_cache"].replace("TABLE", "TABLE IF NOT EXISTS", 1)
+            db.execute(made)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         """A vector for each; a text without a word has one of zeros."""
@@ -102,3 +158,12 @@ class VectorCache:
                 )
         rest = iter(made)
         return [next(rest) if text else [0.0] * model.dims for text in texts]
+
+
+def _put(rows: Sequence[tuple[Any, ...]], db: apsw.Connection) -> None:
+    with db:  # all of them or none
+        db.executemany(_PUT, rows)
+
+
+def _prune(most: int, db: apsw.Connection) -> None:
+    db.execute(_PRUNE, (most,))

@@ -108,7 +108,7 @@ def _tail(held: list[tuple[int, str, int]], overlap: int) -> list[tuple[int, str
 def cut_lines(text: str, max_chars: int = MAX_PIECE_CHARS) -> Iterator[Piece]:
     """Lines that say something, in order; `text[start:…]` of that line is the piece."""
     for number, raw in enumerate(text.split("\n"), 1):
-        line = raw.rstrip("\r")
+        line = raw.removesuffix("\r")
         if not line.strip():
             continue
         if _HEADING.match(line) and len(line) <= max_chars:

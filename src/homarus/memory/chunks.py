@@ -56,18 +56,23 @@ def _shown(hits: Sequence[Hit], room: Room, words: Collection[str]) -> Iterator[
     for hit in good[: room.max_results]:
         if left <= 0:
             return
-        result = _result(hit, centre(hit.snippet, words, int(min(room.chars, left))))
+        result = _result(hit, words, int(min(room.chars, left)))
         left -= len(result.snippet)
         yield result
 
 
-def _result(hit: Hit, snippet: str) -> Result:
+def _result(hit: Hit, words: Collection[str], most: int) -> Result:
     """Only the lines that are shown are cited."""
-    at = hit.snippet.find(snippet)
-    first = hit.start_line + hit.snippet.count("\n", 0, at)
-    last = min(hit.end_line, first + snippet.count("\n"))
     score = max(0.0, min(1.0, hit.score))
-    return Result(hit.path, first, last, snippet, score, hit.source)
+    parts = hit.snippet.split("\n")
+    if len(parts) != hit.end_line - hit.start_line + 1:  # parts of one long line are no lines
+        best = max(parts, key=lambda part: sum(word in part.lower() for word in words))
+        shown = centre(best, words, most)
+        return Result(hit.path, hit.start_line, hit.end_line, shown, score, hit.source)
+    shown = centre(hit.snippet, words, most)
+    at = hit.snippet.find(shown)
+    first = hit.start_line + hit.snippet.count("\n", 0, at)
+    return Result(hit.path, first, first + shown.count("\n"), shown, score, hit.source)
 
 
 def _newest(snapshot: Snapshot) -> date:

@@ -69,12 +69,12 @@ class Database:
     def _put_away(self, why: str) -> None:
         self.rebuilt = why
         self._seen = None
-        with _disk(self.path):
+        with on_disk(self.path):
             for suffix in ("", "-wal", "-shm", "-seal"):
-                _beside(self.path, suffix).unlink(missing_ok=True)
+                beside(self.path, suffix).unlink(missing_ok=True)
 
     def _connect(self) -> apsw.Connection:
-        with _disk(self.path), Translated(self.path), self._suspicious():
+        with on_disk(self.path), Translated(self.path), self._suspicious():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._judge_seal()
             db = apsw.Connection(str(self.path))
@@ -108,7 +108,7 @@ class Database:
             raise Corrupt(f"{self.path} is gone")
         if self._seen is None or now[:2] != self._seen[:2]:
             raise _Replaced(f"{self.path} was made anew by another process")
-        with _disk(self.path):
+        with on_disk(self.path):
             self._judge_seal()
         self._seen = now
 
@@ -155,8 +155,8 @@ class Database:
             self._seen = self._identity()
 
     def _write_seal(self, told: str) -> None:
-        place = _beside(self.path, "-seal")
-        draft = _beside(self.path, f"-seal.{os.getpid()}")
+        place = beside(self.path, "-seal")
+        draft = beside(self.path, f"-seal.{os.getpid()}")
         draft.write_text(told, encoding="ascii")
         draft.chmod(0o600)
         draft.replace(place)
@@ -164,18 +164,18 @@ class Database:
 
     def _break_seal(self) -> None:
         self._is_sealed = False
-        with _disk(self.path):
-            _beside(self.path, "-seal").unlink(missing_ok=True)
+        with on_disk(self.path):
+            beside(self.path, "-seal").unlink(missing_ok=True)
 
     def _read_seal(self) -> str:
         try:
-            return _beside(self.path, "-seal").read_text(encoding="ascii", errors="replace")
+            return beside(self.path, "-seal").read_text(encoding="ascii", errors="replace")
         except OSError:
             return ""
 
     def _log_bytes(self) -> int:
         try:
-            return _beside(self.path, "-wal").stat().st_size
+            return beside(self.path, "-wal").stat().st_size
         except OSError:
             return 0
 
@@ -216,7 +216,8 @@ class _Replaced(Corrupt):
     """There is another file of that name: not ours to throw away."""
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
+    """A file that belongs to another, under its name and more."""
     return path.with_name(path.name + suffix)
 
 
@@ -234,7 +235,7 @@ def _sum(path: Path) -> str:
 
 
 @contextmanager
-def _disk(path: Path) -> Iterator[None]:
+def on_disk(path: Path) -> Iterator[None]:
     """The system's errors as ours."""
     try:
         yield

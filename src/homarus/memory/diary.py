@@ -22,10 +22,9 @@ from homarus.config.log import redact
 from homarus.config.zone import day_in
 from homarus.core.errors import ToolDenied, ToolError
 from homarus.memory.base import Written
-from homarus.memory.linkless import beneath
 from homarus.memory.notes import locate
 from homarus.memory.place import Place
-from homarus.memory.view import PRIVATE, SHARED, audience_of_path, day_note, folder_of
+from homarus.memory.view import PRIVATE, audience_of_path, day_note, folder_of
 from homarus.tools.guard import Beneath, Changed
 from homarus.tools.pathname import shown
 
@@ -44,13 +43,14 @@ def write_note(
 ) -> Written:
     """Add lines to the day's note, or to the one that is named; what is missing is made.
 
-    A conversation that is not private writes in its own folder, or in the shared one.
+    A conversation that is not private writes in its own folder only: what others are shown, and
+    what stands in the shared notes, is the agent's own person's to say.
     """
     items = _items(text)
     today = day.isoformat() if day else day_in(place.timezone, time.time_ns() // 1_000_000)
     name = _target(place, path, today, audience)
     heading = "" if path else f"# {today}\n\n"
-    folder = beneath(place.workspace)
+    folder = Beneath(place.workspace, links=False)
     with _alone(place.workspace):
         for _ in range(_TRIES):
             try:
@@ -65,11 +65,11 @@ def _target(place: Place, path: str, today: str, audience: str) -> str:
     if not path:
         return day_note(today, audience)
     spot = locate(place, path, writing=True)
-    if audience == PRIVATE or audience_of_path(spot.name) in {audience, SHARED}:
+    if audience in {PRIVATE, audience_of_path(spot.name)}:
         return spot.name
     raise ToolDenied(
         f"{shown(path)} is not for notes of this conversation",
-        fix=f"leave path out, or name a file in {folder_of(audience)}/ or {folder_of(SHARED)}/",
+        fix=f"leave path out, or name a file in {folder_of(audience)}/",
     )
 
 

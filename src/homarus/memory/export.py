@@ -14,12 +14,11 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from homarus.config.paths import expand
 from homarus.core.errors import StoreError
 from homarus.core.value import dataclass
 from homarus.core.whole import replace_whole
 from homarus.memory.place import Place
-from homarus.memory.source import Content, Note
+from homarus.memory.source import Content, Note, Skipped
 from homarus.memory.transcripts import FOLDER, UNCLAIMED, Transcripts
 from homarus.store.place import make_folder, stamp_of
 
@@ -46,20 +45,18 @@ class _Record(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """What an export did, by names of files; `failed` says why, too."""
+    """What an export did, by names of files."""
 
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: int = 0
-    failed: tuple[str, ...] = ()
+    failed: tuple[Skipped, ...] = ()
 
 
 def exports_folder(place: Place) -> Path:
     """Where they are."""
     written = place.settings.qmd.sessions.export_dir
-    if not written:
-        return place.agent_folder / "qmd" / FOLDER
-    return expand(written, place.home) if written.startswith("~") else place.workspace / written
+    return place.file(written) if written else place.agent_folder / "qmd" / FOLDER
 
 
 def export_sessions(place: Place, now_ms: int | None = None) -> Exports:
@@ -78,13 +75,13 @@ def export_sessions(place: Place, now_ms: int | None = None) -> Exports:
         raise StoreError(f"{folder} cannot be made: {exc.strerror}") from exc
     after: dict[str, _Exported] = {}
     written: list[str] = []
-    failed: list[str] = []
+    failed: list[Skipped] = []
     for note in notes:
         name = note.path.removeprefix(f"{FOLDER}/")
         try:
             made = _export(note, folder / name, before.get(name))
         except OSError as exc:
-            failed.append(f"{name}: {exc.strerror}")
+            failed.append(Skipped(name, exc.strerror or "cannot be written"))
             made = before.get(name)
         if made:
             after[name] = made

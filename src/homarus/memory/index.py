@@ -9,12 +9,12 @@ database is put away and made anew; the files it came from are never written.
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Self
 
 import apsw
 
@@ -25,17 +25,15 @@ from homarus.memory.cache import VectorCache
 from homarus.memory.changes import Change, Changes, Touched, read_known
 from homarus.memory.chunk import CHUNK_OVERLAP, CHUNK_TOKENS, cut_lines
 from homarus.memory.database import BUSY_MS, Database
-from homarus.memory.embed.base import Embedder
-from homarus.memory.flags import HEADING
+from homarus.memory.embed.base import Embedder, Model
 from homarus.memory.source import Note, Skipped
-from homarus.memory.writer import Writer, lines_without_vector
+from homarus.memory.vectors import add_model, count_missing, missing_of, number_of
+from homarus.memory.writer import WORDS_ONLY, Writer, lines_without_vector
 from homarus.store.failure import Translated
 from homarus.store.query import select
 
 if TYPE_CHECKING:
     from homarus.memory.base import Progress
-
-KEYWORDS_ONLY: Final = "fts-only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +148,27 @@ class Index:
         self._database.renew(exc)
 
     def count(self) -> Counts:
-        """How much there is."""
+        """How much there is; of vectors, those of the embedder's model, or else of any."""
         if not self.is_made():
             return Counts(0, 0, 0, 0, 0)
         with self.reading() as db:
-            tables = ("notes", "lines", "chunks", "line_vectors")
+            tables = ("notes", "lines", "chunks")
             asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
-            ((files, lines, chunks, vectors),) = select(db, f"SELECT {asked}")
-            return Counts(files, lines, chunks, vectors, self.generation)
+            ((files, lines, chunks),) = select(db, f"SELECT {asked}")
+            return Counts(files, lines, chunks, self._count_vectors(db), self.generation)
+
+    def _count_vectors(self, db: apsw.Connection) -> int:
+        model = number_of(db, self.embedder.model) if self.embedder else None
+        asked = "SELECT count(DISTINCT id) FROM line_vectors WHERE ?1 IS NULL OR model = ?1"
+        return int(select(db, asked, (model,))[0][0])
+
+    def has_vectors(self, model: Model) -> bool:
+        """Whether any line has a vector of a model: those of another say nothing."""
+        if not self.is_made():
+            return False
+        with self.reading() as db:
+            asked = "SELECT 1 FROM line_vectors WHERE model = ? LIMIT 1"
+            return bool(select(db, asked, (number_of(db, model),)))
 
     def sync(
         self,
@@ -180,22 +191,25 @@ class Index:
         self, found: list[Note | Skipped], progress: "Progress | None", *, force: bool
     ) -> Report:
         with self.reading() as db:
-            plan = _Plan(self._shape(), self._model_name(), is_anew=force)
-            if schema.read_meta(db, schema.META_KEY) != plan.shape:
-                plan = replace(plan, is_anew=True)
-            elif self.embedder and schema.read_meta(db, _UNEMBEDDED) not in {None, "0"}:
-                plan = replace(plan, is_vector_due=not force)
-            known = {} if plan.is_anew else read_known(db)
-        sync = _Sync(self._database, plan, Changes(known, found), self._cache(), progress)
+            is_anew = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
+            missing = missing_of(db, self.embedder.model) if self.embedder else 0
+            plan = _Plan(is_anew, is_vector_due=not is_anew and missing != 0)
+            known = {} if is_anew else read_known(db)
+        cache = self._cache()
+        sync = _Sync(self._database, plan, Changes(known, found), cache, progress)
         if sync.is_needed():
-            with Translated(self.path):
-                sync.embed_ahead()
-                sync.write()
+            try:
+                with Translated(self.path):
+                    sync.embed_ahead()
+                    sync.write()
+            finally:
+                if cache:
+                    cache.close()
             self._database.seal()
-        with self.reading():
-            return self._report(sync)
+        with self.reading() as db:
+            return self._report(db, sync)
 
-    def _report(self, sync: "_Sync") -> Report:
+    def _report(self, db: apsw.Connection, sync: "_Sync") -> Report:
         rebuilt, self._database.rebuilt = self._database.rebuilt, ""
         writer, cache = sync.writer, sync.cache
         return Report(
@@ -206,7 +220,7 @@ class Index:
             inexact=tuple(writer.inexact) if writer else (),
             lines=writer.lines if writer else 0,
             embedded=cache.made if cache else 0,
-            unembedded=int(schema.read_meta(self.db, _UNEMBEDDED) or 0) if cache else 0,
+            unembedded=missing_of(db, self.embedder.model) or 0 if self.embedder else 0,
             problem=cache.problem if cache else "",
             generation=self.generation,
             rebuilt=rebuilt,
@@ -215,36 +229,31 @@ class Index:
     def _cache(self) -> VectorCache | None:
         if self.embedder is None:
             return None
-        return VectorCache(self._database, self.embedder, self._max_cached)
-
-    def _model_name(self) -> str:
-        return self.embedder.model.name if self.embedder else KEYWORDS_ONLY
-
-    def _shape(self) -> str:
-        """What makes two indexes comparable; another shape means a new generation of everything."""
-        model = self.embedder.model if self.embedder else None
-        shape: dict[str, Any] = {
-            "model": self._model_name(),
-            "provider": model.provider if model else "none",
-            "providerKey": model.key if model else "",
-            "chunkTokens": CHUNK_TOKENS,
-            "chunkOverlap": CHUNK_OVERLAP,
-            "homarus": schema.VERSION,
-        }
-        if model:
-            shape["vectorDims"] = model.dims
-        return json.dumps(shape, separators=(",", ":"))
+        return VectorCache(self.path, self.embedder, self._max_cached)
 
 
-_UNEMBEDDED = "unembedded"  # in `meta`: so many lines wait for a vector
+# What makes two indexes comparable; another shape means a new generation of everything. Which
+# model makes vectors is no part of it: processes with different ones share the words.
+_SHAPE = json.dumps(
+    {
+        "model": WORDS_ONLY,
+        "provider": "none",
+        "providerKey": "",
+        "chunkTokens": CHUNK_TOKENS,
+        "chunkOverlap": CHUNK_OVERLAP,
+        "homarus": schema.VERSION,
+    },
+    separators=(",", ":"),
+)
+
+
+_STEP_LINES = 64  # without a vector, for which progress is told once
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """What a sync is for: everything anew, vectors that are missing, or just what changed."""
 
-    shape: str
-    model: str
     is_anew: bool
     is_vector_due: bool = False
 
@@ -280,7 +289,12 @@ class _Sync:
         if self.cache is None:
             return
         if self._plan.is_vector_due:
-            for _, text in lines_without_vector(self._database.db):
+            db = self._database.db
+            due = lines_without_vector(db, number_of(db, self.cache.model))
+            self._all += math.ceil(len(due) / _STEP_LINES)
+            for number, (_, text) in enumerate(due):
+                if not number % _STEP_LINES:
+                    self._step("vectors")
                 self.cache.wish(text)
         for note in self._changes.suspects:
             self._step(note.path)
@@ -301,19 +315,22 @@ class _Sync:
         plan = self._plan
         with self._database.writing() as db:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}
-            if not plan.is_anew and schema.read_meta(db, schema.META_KEY) != plan.shape:
-                raise Conflict(f"another process made {self._database.path} with another model")
+            if not plan.is_anew and schema.read_meta(db, schema.META_KEY) != _SHAPE:
+                raise Conflict(f"another process made {self._database.path} in another way")
             if plan.is_anew:
                 schema.clear(db)
-            self.writer = writer = Writer(db, plan.model, self.cache, is_empty=plan.is_anew)
+            model = add_model(db, self.cache.model) if self.cache else 0
+            self.writer = writer = Writer(db, model, self.cache, is_empty=plan.is_anew)
             self._drop_gone(writer, before)
             self._put_suspects(writer, before)
             filled = 0
             if plan.is_vector_due:
                 writer.flush()
-                filled = writer.fill(lines_without_vector(db))
-            writer.finish(plan.shape, changed=bool(self.removed or filled))
-            self._keep_vectors(db)
+                filled = writer.fill(lines_without_vector(db, model))
+            writer.finish(_SHAPE, changed=bool(self.removed or filled))
+            count_missing(db)
+        if self.cache:
+            self.cache.prune()
 
     def _drop_gone(self, writer: Writer, before: set[str]) -> None:
         if self._plan.is_anew:
@@ -340,16 +357,3 @@ class _Sync:
                     writer.drop(note.path)
         writer.touch(touched)
         self._step("")
-
-    def _keep_vectors(self, db: apsw.Connection) -> None:
-        """Count the lines that wait for a vector, and let the oldest of the cache go."""
-        if self.cache is None:
-            return
-        missing = (
-            "(SELECT count(*) FROM lines WHERE NOT flags & ?) - (SELECT count(*) FROM line_vectors)"
-        )
-        db.execute(
-            f"INSERT OR REPLACE INTO meta VALUES (?, CAST({missing} AS TEXT))",  # noqa: S608 - ours
-            (_UNEMBEDDED, HEADING),
-        )
-        self.cache.prune()

@@ -11,7 +11,6 @@ and the generation before answers. Nothing is opened, and nothing watched, befor
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -38,7 +37,7 @@ from homarus.memory.base import (
     Written,
     unseen,
 )
-from homarus.memory.builtin import Builtin, recall_audience
+from homarus.memory.builtin import Builtin, recall_audience, tell_rebuilt
 from homarus.memory.embed.base import Paying, unpaid
 from homarus.memory.index import Report
 from homarus.memory.opening import open_backend
@@ -53,10 +52,6 @@ T = TypeVar("T")
 _WAITS_S: Final = 1.5  # for an index to be brought up to date, when there is one to answer from
 _GRACE_S: Final = 0.5  # for a search that keeps to its deadline itself
 _CLOSING_S: Final = 10.0
-
-
-class _Stopped(StoreError):
-    """The memory was closed while something was being done."""
 
 
 class AgentMemory:
@@ -117,12 +112,10 @@ class AgentMemory:
             within_s -= self._clock.monotonic() - since_s
         try:
             async with asyncio.timeout(max(0.0, within_s)):
-                return _told(await self._wait(job))
+                return tell_rebuilt((await self._wait(job)).rebuilt)
         except TimeoutError:
             return ["notes are being indexed; this is what was known before"]
-        except _Stopped:
-            raise
-        except HomarusError as exc:
+        except HomarusError as exc:  # also that it was closed: whoever answers says so
             return [f"the index is not up to date: {exc}"]
 
     async def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
@@ -189,10 +182,16 @@ class AgentMemory:
                 f"memory is switched off for {agent}",
                 fix="set agents.defaults.memorySearch.enabled to true",
             )
-        if self._is_closed:
-            raise _Stopped(f"the memory of {agent} was closed")
+        self._check_open()
         if watched and self._group is not None and not self._watching:
             self._watch(self._group)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise self._closed()
+
+    def _closed(self) -> StoreError:
+        return StoreError(f"the memory of {self.place.agent} was closed")
 
     def _watch(self, group: asyncio.TaskGroup) -> None:
         sync, clock = self.place.search.sync, self._clock
@@ -221,6 +220,7 @@ class AgentMemory:
 
     def _request(self, *, force: bool = False, progress: Progress = unseen) -> Future[Report]:
         """A sync that begins from now on: who asks while one runs shares the next."""
+        self._check_open()
         waiting = self._next
         is_plain = not force and progress is unseen
         if is_plain and waiting and not waiting.running() and not waiting.done():
@@ -235,18 +235,16 @@ class AgentMemory:
 
     def _sync(self, *, force: bool, progress: Progress) -> Report:
         def step(done: int, of: int, what: str) -> None:
-            if self._is_closed:
-                raise _Stopped(f"the memory of {self.place.agent} was closed")
+            self._check_open()
             progress(done, of, what)
 
         step(0, 0, "")
         self._busy_since_s = self._clock.monotonic()
         try:
             return self._backing().sync(force=force, progress=step)
-        except _Stopped:
-            raise
         except HomarusError as exc:
-            log.warning("memory of %s was not indexed: %s", self.place.agent, exc)
+            if not self._is_closed:
+                log.warning("memory of %s was not indexed: %s", self.place.agent, exc)
             raise
         finally:
             self._busy_since_s = None
@@ -255,6 +253,7 @@ class AgentMemory:
         return await self._aside(lambda: work(self._backing()))
 
     async def _aside(self, work: Callable[[], T]) -> T:
+        self._check_open()  # somebody may have closed it while an index was waited for
         if self._answering is None:
             name = f"memory {self.place.agent}"
             self._answering = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -273,10 +272,11 @@ class AgentMemory:
         try:
             return job.result()
         except CancelledError:
-            raise _Stopped(f"the memory of {self.place.agent} was closed") from None
+            raise self._closed() from None
 
     def _backing(self) -> Backend:
         with self._opening:
+            self._check_open()
             if self._backend is None:
                 self._backend = self._open()
             return self._backend
@@ -285,7 +285,7 @@ class AgentMemory:
         """`last week` is a week before today, where the person is."""
         if ask.now is not None:
             return ask
-        today = day_in(self.place.timezone, time.time_ns() // 1_000_000)
+        today = day_in(self.place.timezone, self._clock.now_ms())
         return replace(ask, now=date.fromisoformat(today))
 
     # --- the end
@@ -309,7 +309,8 @@ class AgentMemory:
         await asyncio.to_thread(ended.wait, _CLOSING_S)
 
     def _end(self, ended: threading.Event) -> None:
-        backend: object = self._backend
+        with self._opening:  # afterwards nobody opens one
+            backend: object = self._backend
         try:
             if isinstance(backend, Stops):
                 backend.stop()
@@ -320,11 +321,6 @@ class AgentMemory:
                 self._backend.close()
         finally:
             ended.set()
-
-
-def _told(report: Report) -> list[str]:
-    """What a search should say of the sync before it."""
-    return [f"the index was made anew: {report.rebuilt}"] if report.rebuilt else []
 
 
 def _interval_s(place: Place) -> float:
@@ -372,10 +368,10 @@ class Memories:
         """The config changed: those whose settings did, or who are gone, are closed."""
         roads = _roads(self._config())
         is_elsewhere, self._roads = roads != self._roads, roads
-        for agent, memory in list(self._open.items()):
-            if is_elsewhere or not self._is_same(memory.place):
-                del self._open[agent]
-                await memory.close()
+        held = self._open.items()
+        changed = [agent for agent, one in held if is_elsewhere or not self._is_same(one.place)]
+        for memory in [self._open.pop(agent) for agent in changed]:
+            await memory.close()
 
     def _is_same(self, place: Place) -> bool:
         try:

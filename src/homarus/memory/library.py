@@ -191,6 +191,7 @@ class Memory:
     def _ranked(self, question: Question, pool: Pool, ask: Ask) -> list[Result]:
         weights, spread = self._weights(pool), self._ranking.spread
         ranked = rank(question, pool, weights, self._ranking.half_life_days)
+        ranked = [one for one in ranked if one.is_told]
         lines = ask.mode == "lines"
         chars = results.MAX_LINE_CHARS if lines else results.MAX_PASSAGE_CHARS
         chars = ask.max_snippet_chars or chars
@@ -236,7 +237,7 @@ class Memory:
         if self._embedder is None:
             return None
         if self._vectors[0] != generation:
-            read = Vectors.read(self._index.db, self._embedder.model.dims)
+            read = Vectors.read(self._index.db, self._embedder.model)
             self._vectors = (generation, read if len(read) else None)
         return self._vectors[1]
 

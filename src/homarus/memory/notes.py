@@ -15,17 +15,15 @@ from homarus.core.errors import ToolDenied, ToolError
 from homarus.core.text import nearest
 from homarus.core.value import dataclass
 from homarus.memory.base import Excerpt
-from homarus.memory.linkless import beneath
 from homarus.memory.place import Place
-from homarus.memory.source import MAX_FILE_BYTES, Note, find_notes, shown_name
+from homarus.memory.source import FOLDERS, MAX_FILE_BYTES, ROOTS, Note, find_notes, shown_name
 from homarus.memory.view import EVERYTHING, View, audience_of_path
+from homarus.tools.guard import Beneath
 from homarus.tools.lines import Window, read_window
 from homarus.tools.pathname import check_text, shown
 
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 20_000
-_ROOTS: Final = ("MEMORY.md", "memory.md")
-_FOLDERS: Final = ("memory", "bank")
 _SNIFFED = 8192
 _MAX_NEAR = 1_000  # names that a mistyped one is compared with
 _WHAT = "memory is MEMORY.md, and .md files in memory/ and bank/"
@@ -108,7 +106,7 @@ def _read(
 
 
 def _read_file(spot: Spot, look: Callable[[BinaryIO], Window]) -> Window:
-    with beneath(spot.root).open_read(spot.path) as opened:
+    with Beneath(spot.root, links=False).open_read(spot.path) as opened:
         if opened.stat.st_size > MAX_FILE_BYTES:
             raise ToolError(f"{shown(spot.name)} is larger than {MAX_FILE_BYTES >> 20} MB")
         if b"\0" in opened.file.read(_SNIFFED):
@@ -132,7 +130,7 @@ def locate(place: Place, path: str, *, writing: bool = False) -> Spot:
             return _checked(Spot(extra, inner, f"{name}/{inner}"))
     parts = _parts(path, path.removeprefix(f"{place.workspace.as_posix()}/"))
     name = "/".join(parts)
-    if name not in _ROOTS and not (parts[:1] and parts[0] in _FOLDERS and len(parts) > 1):
+    if name not in ROOTS and not (parts[:1] and parts[0] in FOLDERS and len(parts) > 1):
         raise ToolDenied(f"{shown(path)} is not memory", fix=_WHAT)
     return _checked(Spot(place.workspace, name, name))
 
@@ -162,5 +160,5 @@ def _missing(place: Place, name: str, view: View) -> ToolError:
     folder = name.rpartition("/")[0]
     beside = [each for each in seen if each.rpartition("/")[0] == folder]
     near = nearest(name, (beside or seen)[-_MAX_NEAR:])
-    fix = f"did you mean {' or '.join(map(shown, near))}?" if near else "look with memory_search"
+    fix = f"did you mean {' or '.join(map(shown, near))}?" if near else "search for it"
     return ToolError(f"there is no {shown(name)} in memory", fix=fix)

@@ -35,11 +35,19 @@ class Place:
     def transcripts(self) -> Path:
         return self.agent_folder / "sessions"
 
+    @property
+    def max_results(self) -> int:
+        """How many results, unless more are asked for: the agent's own number, else the limit."""
+        query, limits = self.search.query, self.settings.qmd.limits
+        return query.max_results if "max_results" in query.model_fields_set else limits.max_results
+
     def extra(self) -> tuple[Path, ...]:
         """Folders and files beside the workspace's own; relative ones are in the workspace."""
-        given = (Path(expand(path, self.home)) if path.startswith("~") else self.workspace / path
-                 for path in self.search.extra_paths)  # fmt: skip
-        return tuple(given)
+        return tuple(map(self.file, self.search.extra_paths))
+
+    def file(self, written: str) -> Path:
+        """A path of the config: from home with a `~`, from the workspace when it is relative."""
+        return expand(written, self.home) if written.startswith("~") else self.workspace / written
 
 
 def find_place(config: Config, paths: Paths, env: Mapping[str, str], agent: str) -> Place:

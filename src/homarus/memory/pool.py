@@ -4,7 +4,6 @@ FTS5 gives the lines that have a word; which of them are worth a closer look is 
 how rare their words are, and how many of them are near each other.
 """
 
-import heapq
 import json
 import math
 from collections import Counter
@@ -25,20 +24,24 @@ from homarus.memory.view import EVERYTHING, View
 from homarus.memory.words import content_stems
 from homarus.store.query import select
 
-MOST_LINES: Final = 500
+MOST_LINES: Final = 450
 MOST_BESIDE_VECTORS: Final = 350
 WHOLE_UP_TO: Final = 1_000  # lines; a small index is ranked whole
 _COMMON: Final = 20_000  # lines; a word in more of them says little, and costs much
-_ENOUGH = 4_000  # lines that have a word
+_ENOUGH = 3_000  # lines that have a word
 _SEEDS = 250
-_LINES_PER_PLACE = 15
+_LINES_PER_PLACE = 20
 _COMMON_KIN = 6_000  # lines; a family of words in more of them says nothing
 _KIN_SHARE = 0.3
 _AKIN_CHARS: Final = 4
 _AKIN_SHARE: Final = 0.7
 _VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab(main, postings, row)"
 _ALIKE = "SELECT term FROM temp.words WHERE term >= ? AND term < ? LIMIT 64"
-_HAVING = "SELECT rowid FROM postings WHERE postings MATCH ? LIMIT ?"
+# As one list in text, which is quicker than a row for each line.
+_HAVING = (
+    "SELECT json_group_array(rowid)"
+    " FROM (SELECT rowid FROM postings WHERE postings MATCH ? LIMIT ?)"
+)
 _MOST_PHRASED = 200
 _PHRASED = (
     "SELECT id FROM lines WHERE id IN (SELECT value FROM json_each(?)) AND text LIKE ? LIMIT 200"
@@ -111,7 +114,7 @@ class _Promise:
 
     def add(self, ids: Sequence[int], idf: float) -> None:
         own, blocks = self.own, self.blocks
-        if len(own) < _ENOUGH:
+        if not own or len(own) + len(ids) <= _ENOUGH:
             for at in ids:
                 own[at] = own.get(at, 0.0) + idf
             for block in {at >> _BLOCK_BITS for at in ids}:
@@ -148,7 +151,10 @@ def gather(
         near = {other for at in lines for other in range(at - 3, at + 4)}
         cosines = vectors.cosines(asked, near)
     sections = _sections(db, {line.section for line in lines.values()})
-    return Pool(terms, lines, snapshot.notes, sections, cosines)
+    known = {term.stem for term in terms}
+    absent = sum(not ids and stem not in known for stem, ids in found.items())
+    missing = absent * _rarity(snapshot.lines, 0)
+    return Pool(terms, lines, snapshot.notes, sections, cosines, missing)
 
 
 def _terms(
@@ -171,12 +177,12 @@ def _terms(
         promise.add(ids, idf)
         others = sorted({*kin}.difference(ids))
         if not others:
-            yield Term(stem, idf, _bits(ids, snapshot.last), 0, ids=ids)
+            yield Term(stem, idf, _bits(ids, snapshot.last))
             continue
         kin_idf = min(idf, _rarity(snapshot.lines, len(others)))
         promise.add(others, _KIN_SHARE * kin_idf)
         bits, beside = _bits(ids, snapshot.last), _bits(others, snapshot.last)
-        yield Term(stem, idf, bits, 0, kin_idf, beside, ids, others)
+        yield Term(stem, idf, bits, kin_idf, beside)
 
 
 class _Postings:
@@ -200,7 +206,7 @@ class _Postings:
         if not stems:
             return []
         quoted = " OR ".join('"' + stem.replace('"', '""') + '"' for stem in stems)
-        ids = [at for (at,) in self._db.execute(_HAVING, (quoted, most + 1))]
+        ids: list[int] = json.loads(select(self._db, _HAVING, (quoted, most + 1))[0][0])
         mask = self._mask
         if mask is None:
             return ids
@@ -249,8 +255,8 @@ def _promising(promise: _Promise, most: int) -> set[int]:
     """Lines with rare words, lines beside them, and places where many words meet."""
     own, blocks = promise.own, promise.blocks
     worth = {at: idf + _BLOCK_SHARE * blocks[at >> _BLOCK_BITS] for at, idf in own.items()}
-    best = heapq.nlargest(_SEEDS, worth, key=worth.__getitem__)
-    places = heapq.nlargest(most // _LINES_PER_PLACE, blocks, key=blocks.__getitem__)
+    best = sorted(worth, key=worth.__getitem__, reverse=True)[:_SEEDS]
+    places = sorted(blocks, key=blocks.__getitem__, reverse=True)[: most // _LINES_PER_PLACE]
     wanted: dict[int, None] = {}
     for before, after in ((_BEFORE, _AFTER), (REACH, REACH)):
         for at in best:
@@ -301,13 +307,13 @@ def _lines(db: apsw.Connection, wanted: Iterable[int], view: View) -> dict[int, 
     where, values = view.condition()
     columns = "id, note, line, start, speaker, flags, section, text"
     ids = json.dumps(sorted(wanted))
+    seen = f"JOIN notes USING (note) WHERE {where} AND" if where else "WHERE"
     rows = select(
         db,
-        f"SELECT {columns} FROM lines JOIN notes USING (note)"  # noqa: S608 - columns of ours
-        f" WHERE id IN (SELECT value FROM json_each(?)) AND {where or 'TRUE'}",
-        (ids, *values),
+        f"SELECT {columns} FROM lines {seen} id IN (SELECT value FROM json_each(?))",  # noqa: S608 - columns of ours
+        (*values, ids),
     )
-    return {row[0]: Line(*row) for row in rows}
+    return {row[0]: Line._make(row) for row in rows}
 
 
 def _sections(db: apsw.Connection, wanted: set[int]) -> dict[int, int]:

@@ -196,6 +196,11 @@ def _cut(passage: Passage, score: float, most: int) -> Result:
     """The whole chunk, or of a long one those lines in a row that are worth most."""
     lines = passage.chunk.text.split("\n")
     start = passage.chunk.start_line
+    if len(lines) != passage.chunk.end_line - start + 1:
+        # Parts of one long line, which are no lines: the one that was found, in all of their range.
+        text = next((one for one in lines if passage.best in one), lines[0])
+        text, found = centre(text, (passage.best,), most), passage.found
+        return Result(found.path, start, passage.chunk.end_line, text, score, found.source)
     worth = [passage.worth.get(start + number, 0.0) for number in range(len(lines))]
     first, last = _window(lines, worth, most)
     text = "\n".join(lines[first : last + 1])

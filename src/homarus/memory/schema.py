@@ -5,7 +5,8 @@ a gap, and a gap wider than any window lies between two notes.
 
 Two things can change. *What is in the tables*: raise `VERSION`, and the next sync makes a new
 generation of all of it, with the vectors it has. *The tables*: they are one set, as written in
-`TABLES`; a database with some of them missing or otherwise is not ours and is made anew. A later
+`TABLES`; a database with some of them missing or otherwise is not ours and is made anew. Nothing
+that costs money is in here: vectors that were made are in a file of their own (`cache.py`). A later
 part that keeps something else here (facts, links between entities) gets a set of its own, made
 where it is missing and never cleared by a sync: databases of today stay as they are. The original
 finds its tables with its columns, sees another model in `meta`, and makes its own index.
@@ -18,13 +19,14 @@ import apsw
 from homarus.core.errors import Corrupt
 from homarus.store.query import select
 
-VERSION: Final = 2
+VERSION: Final = 3
 META_KEY: Final = "memory_index_meta_v1"  # the original's: which model, which chunks
 
 # `notes` is what the original's `files` has no room for. `postings` holds stems without their
 # places: FTS5 is used as an inverted index, and the ranking is ours. `chunks_fts` has the words of
 # `chunks` and not their text again. A vector is bytes where the original's is a list of numbers in
-# text; it never meets ours, which are of lines and under a hash of another length.
+# text; it never meets ours, which are of lines. `embedding_cache` is empty here: ours is a file of
+# its own. `line_vectors` may be of several models; `missing` lines have none of a model.
 TABLES: Final = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "files": """CREATE TABLE files (
@@ -66,10 +68,15 @@ TABLES: Final = {
     stems, content = '', contentless_delete = 1, detail = none,
     tokenize = 'unicode61 remove_diacritics 0'
 )""",
-    "line_vectors": "CREATE TABLE line_vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    "vector_models": """CREATE TABLE vector_models (
+    number INTEGER PRIMARY KEY, model TEXT NOT NULL UNIQUE, missing INTEGER NOT NULL
+)""",
+    "line_vectors": """CREATE TABLE line_vectors (
+    id INTEGER NOT NULL, model INTEGER NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (id, model)
+) WITHOUT ROWID""",
 }
 
-_OF_A_GENERATION = ("files", "chunks", "notes", "lines", "line_vectors")
+_OF_A_GENERATION = ("files", "chunks", "notes", "lines", "line_vectors", "vector_models")
 
 
 def is_made(db: apsw.Connection) -> bool:
@@ -101,7 +108,7 @@ def make(db: apsw.Connection) -> None:
 
 
 def clear(db: apsw.Connection) -> None:
-    """Forget every note; what vectors cost is kept."""
+    """Forget every note."""
     for name in ("chunks_fts", "postings"):
         db.execute(f"INSERT INTO {name} ({name}) VALUES ('delete-all')")  # noqa: S608 - names above
     for name in _OF_A_GENERATION:

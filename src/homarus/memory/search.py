@@ -8,11 +8,11 @@ passage's is the sum of its lines.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
 from functools import cache
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from homarus.core.value import dataclass
 from homarus.memory.flags import FIRST_PERSON, HEADING, QUESTION, TIME
@@ -29,6 +29,10 @@ _AROUND: Final = 3
 _CLOSE = sum(1 << REACH + away for away in range(-_AROUND, _AROUND + 1))
 _SATURATION: Final = 1.2
 _SHORT_CHARS: Final = 20
+_RUN_LINES = 24
+_TINY = 1e-6
+_ABSENT: Final = 0.5  # what words count that no line has, for the scale of scores
+LEAST_COSINE: Final = 0.3  # of a line that nothing else speaks for
 _RECENT_DAYS: Final = 30.0  # half of what being new counts, when a question asks for what is new
 
 
@@ -68,18 +72,17 @@ class Weights:
 LEXICAL: Final = Weights(
     near=7.8, around=3.0, wide=4.0, rare=0.13, speaker=2.7, first_of_two=1.05, day=5.5,
     question=-0.8, first_person=0.65, time=2.4, length=-0.75, kin=0.25, kin_around=2.0,
-    slope=0.4, offset=4.8,
+    slope=0.56, offset=6.9,
 )  # fmt: skip
 WITH_VECTORS: Final = Weights(
     near=7.2, around=1.7, wide=3.3, rare=0.07, speaker=2.45, first_of_two=1.0, day=5.3,
     question=-0.65, first_person=0.65, time=2.4, length=-0.3, kin=0.18, kin_around=1.2,
-    vector=4.4, vector_beside=0.45, vector_around=5.4, slope=0.52, offset=3.35,
+    vector=4.4, vector_beside=0.45, vector_around=5.4, slope=0.64, offset=4.2,
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A candidate, as the index has it."""
+class Line(NamedTuple):
+    """A candidate, as the index has it. A tuple: some hundred are made for every question."""
 
     id: int
     note: int
@@ -112,15 +115,12 @@ class Term:
     stem: str
     idf: float
     bits: bytearray
-    base: int
     kin_idf: float = 0.0
     kin: bytearray | None = None
-    ids: Sequence[int] = ()  # the lines that have it, and below those that have its kin:
-    kin_ids: Sequence[int] = ()  # of a few, only the lines around them are looked at
 
     def around(self, at: int) -> int:
         """Which of the lines around one have the word: the line itself is the middle bit."""
-        low = at - self.base - REACH
+        low = at - REACH
         first = low >> 3
         return int.from_bytes(self.bits[first : first + 3], "little") >> (low & 7) & _MASK
 
@@ -134,23 +134,44 @@ class Pool:
     notes: Mapping[int, Found]
     sections: Mapping[int, int]  # a heading, and the one above it
     cosines: Mapping[int, float]
+    missing: float = 0.0  # how rare the words of the question are together that no line has
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A line and its worth."""
+class Ranked(NamedTuple):
+    """A line and its worth; whether anything but its kind speaks for it."""
 
     score: float
     line: Line
+    is_told: bool = True
+
+
+class _Run(NamedTuple):
+    """Candidates in a row: their places in the order, and where their bits are.
+
+    The bits are those of the lines and of `REACH` more before and after, the first one's lowest.
+    """
+
+    start: int
+    end: int
+    first: int
+    last: int
+    shift: int
+    mask: int
 
 
 def attainable(question: Question, pool: Pool, weights: Weights) -> float:
-    """What a line would have that has every word of the question, in it and all around it."""
+    """What a line would have that has every word of the question, in it and all around it.
+
+    Words are weighed among those that some line has: half the share of the others is added here.
+    """
     score = 0.0
-    if pool.terms:
+    if question.terms:
         score += weights.near * _filled(sum(_NEAR.values()))
         score += weights.around * _filled(2 * _AROUND + 1) + weights.wide * _filled(_WINDOW)
-        score += weights.rare * sum(term.idf for term in pool.terms)
+        known = sum(term.idf for term in pool.terms)
+        if known:
+            score *= 1 + _ABSENT * pool.missing / (known + pool.missing)
+        score += weights.rare * known
     if question.speakers:
         score += weights.speaker if len(question.speakers) == 1 else weights.first_of_two
     if question.moments.spans:
@@ -171,73 +192,95 @@ def rank(
 ) -> list[Ranked]:
     """Every candidate, best first. Equal ones stay in the order of the notes.
 
-    None when nothing speaks for any of them: no word, no phrase, no day, no person, no vector.
+    `is_told` where something speaks for it: a word in it or near it, a word that goes with one, a
+    phrase, the day, the person, a vector that is near. The others are no answer.
     With a half-life, the chance of an old line is that much smaller.
     """
-    told = pool.terms or pool.cosines or question.phrases
-    if not (told or question.speakers or question.moments.spans):
+    asked = pool.terms or question.phrases or question.speakers or question.moments.spans
+    if not (asked or pool.cosines):
         return []
     total = sum(term.idf for term in pool.terms) or 1.0
-    tables = _tables(weights.near, weights.around, weights.wide)
-    headed = {0: 0}
     order = sorted(pool.lines)
-    here = {line.note for line in pool.lines.values()}
-    days = _days(question, pool, weights, half_life_days, here)
-    under = [_under(pool.lines[at].section, pool, headed) for at in order]
-    words, own = [0.0] * len(order), [0.0] * len(order)
-    places = {at: place for place, at in enumerate(order)}
-    is_headed = any(under)
-    everywhere = list(enumerate(order))
-    for number, term in enumerate(pool.terms):
-        if is_headed:
-            has = [bits >> number & 1 for bits in under]
-            _count_headed(term, order, tables, has, words)
-        few = _few(term.ids, REACH, places) or everywhere
-        _count(term, few, tables[0], (words, own))
-        if term.kin is not None:
-            inside = term.kin_idf * weights.kin * total  # the sum is divided by the total later
-            few = _few(term.kin_ids, _AROUND, places) or everywhere
-            _count_kin(term, few, (inside, term.kin_idf * weights.kin_around), words)
+    words, own = _count_words(pool, order, weights, total)
+    days = _days(question, pool, weights, half_life_days)
     ranked: list[Ranked] = []
+    pair = sum(sorted(term.idf for term in pool.terms)[:2]) - _TINY  # of a line with two words
+    kinds: dict[int, float] = {}
     for at, around, inside in zip(order, words, own, strict=True):
         line = pool.lines[at]
-        score = around / total + weights.rare * inside + days[line.note]
-        score += _kind(line, question, weights) + _person(line, question, weights)
-        if question.phrases or (inside and question.pairs):
-            score += _phrased(line, question, weights)
+        kind = kinds.get(line.flags)
+        if kind is None:
+            kind = kinds[line.flags] = _kind(line.flags, question, weights)
+        told = _person(line, question, weights) if question.speakers else 0.0
+        if question.phrases or (inside >= pair and question.pairs):
+            told += _phrased(line, question, weights)
+        day, aged = days[line.note]
+        score = around / total + weights.rare * inside + day + aged + told + kind
+        score += weights.length * _log_length(len(line.text))
+        is_told = bool(around or told or day)
         if pool.cosines:
             score += _meaning(at, pool.cosines, weights)
-        ranked.append(Ranked(score, line))
+            is_told = is_told or pool.cosines.get(at, 0.0) >= LEAST_COSINE
+        if line.flags & HEADING:  # alone it answers nothing, unless it has the very word
+            is_told = inside > 0
+        ranked.append(Ranked(score, line, is_told))
     ranked.sort(key=lambda one: -one.score)
     return ranked
 
 
-def _few(ids: Sequence[int], reach: int, places: Mapping[int, int]) -> Sequence[tuple[int, int]]:
-    """The candidates around lines that have a word; none when those are not few."""
-    if not ids or len(ids) * 2 * reach > len(places):
-        return ()
-    around = {near for at in ids for near in range(at - reach, at + reach + 1)}
-    return [(places[at], at) for at in around & places.keys()]
+def _count_words(
+    pool: Pool, order: Sequence[int], weights: Weights, total: float
+) -> tuple[list[float], list[float]]:
+    """For each line, what the words in and around it count, and how rare those in it are."""
+    words, own = [0.0] * len(order), [0.0] * len(order)
+    tables = _tables(weights.near, weights.around, weights.wide)
+    headed = {0: 0}
+    under = [_under(pool.lines[at].section, pool, headed) for at in order if pool.sections]
+    is_headed = any(headed.values())
+    runs = list(_runs(order))
+    for number, term in enumerate(pool.terms):
+        if is_headed:
+            has = [bits >> number & 1 for bits in under]
+            _count_headed(term, order, tables, has, words)
+        _count(term, runs, tables[0], (words, own))
+        if term.kin is not None:
+            inside = term.kin_idf * weights.kin * total  # the sum is divided by the total later
+            _count_kin(term.kin, runs, (inside, term.kin_idf * weights.kin_around), words)
+    return words, own
+
+
+def _runs(order: Sequence[int]) -> Iterator[_Run]:
+    """Lines in a row, so that the bits of a word are read once for all of them."""
+    start = 0
+    for place in range(1, len(order) + 1):
+        whole = place == len(order) or order[place] != order[place - 1] + 1
+        if whole or place - start == _RUN_LINES:
+            low, number = order[start] - REACH, place - start + 2 * REACH
+            yield _Run(start, place, low >> 3, (low + number >> 3) + 1, low & 7, (1 << number) - 1)
+            start = place
 
 
 def _count(
     term: Term,
-    order: Iterable[tuple[int, int]],
+    runs: Iterable[_Run],
     table: Sequence[float],
     sums: tuple[list[float], list[float]],
 ) -> None:
-    """Add what one word counts for each line. The inmost loop: `Term.around`, written out."""
+    """Add what one word counts for each line."""
     words, own = sums
-    bits, idf, back = term.bits, term.idf, term.base + REACH
-    read = int.from_bytes
-    for place, at in order:
-        low = at - back
-        first = low >> 3
-        pattern = read(bits[first : first + 3], "little") >> (low & 7) & _MASK
-        if pattern:
-            words[place] += idf * table[pattern]
-            if pattern & _SELF:
-                own[place] += idf
+    idf = term.idf
+    bits, read = term.bits, int.from_bytes
+    for start, end, first, last, shift, mask in runs:
+        held = read(bits[first:last], "little") >> shift & mask
+        place = start
+        while held and place < end:  # the inmost loop
+            pattern = held & _MASK
+            if pattern:
+                words[place] += idf * table[pattern]
+                if pattern & _SELF:
+                    own[place] += idf
+            held >>= 1
+            place += 1
 
 
 def _count_headed(
@@ -256,38 +299,42 @@ def _count_headed(
 
 
 def _count_kin(
-    term: Term, order: Iterable[tuple[int, int]], worth: tuple[float, float], words: list[float]
+    bits: bytearray, runs: Iterable[_Run], worth: tuple[float, float], words: list[float]
 ) -> None:
     """Add what words count that go with one of the question: in the line, and around it."""
-    bits, back = term.kin or bytearray(), term.base + REACH
     inside, around = worth
     table = [around * _filled(few) for few in range(2 * _AROUND + 2)]
     read = int.from_bytes
-    for place, at in order:
-        low = at - back
-        first = low >> 3
-        pattern = read(bits[first : first + 3], "little") >> (low & 7) & _CLOSE
-        if pattern:
-            words[place] += table[pattern.bit_count()]
-            if pattern & _SELF:
-                words[place] += inside
+    for start, end, first, last, shift, mask in runs:
+        held = read(bits[first:last], "little") >> shift & mask
+        place = start
+        while held and place < end:
+            pattern = held & _CLOSE
+            if pattern:
+                words[place] += table[pattern.bit_count()]
+                if pattern & _SELF:
+                    words[place] += inside
+            held >>= 1
+            place += 1
 
 
 def _days(
-    question: Question, pool: Pool, weights: Weights, half_life_days: float, wanted: set[int]
-) -> dict[int, float]:
-    """What the day of each note counts: is it asked for, is it recent, has it aged."""
-    newest = max((found.day for found in pool.notes.values() if found.day), default=None)
-    counted: dict[int, float] = {}
-    for note in wanted:
+    question: Question, pool: Pool, weights: Weights, half_life_days: float
+) -> dict[int, tuple[float, float]]:
+    """What the day of each note counts: is it asked for; and is it recent, has it aged."""
+    newest = None
+    if question.asks_recent or half_life_days:
+        newest = max((found.day for found in pool.notes.values() if found.day), default=None)
+    counted: dict[int, tuple[float, float]] = {}
+    for note in {line.note for line in pool.lines.values()}:
         day = pool.notes[note].day
-        score = weights.day * question.moments.score(day)
         age = (newest - day).days if newest and day else 0
+        aged = 0.0
         if question.asks_recent:
-            score += weights.recent * 0.5 ** (age / _RECENT_DAYS)
+            aged += weights.recent * 0.5 ** (age / _RECENT_DAYS)
         if half_life_days:
-            score -= math.log(2) * age / half_life_days
-        counted[note] = score
+            aged -= math.log(2) * age / half_life_days
+        counted[note] = (weights.day * question.moments.score(day), aged)
     return counted
 
 
@@ -317,9 +364,8 @@ def _under(section: int, pool: Pool, headed: dict[int, int]) -> int:
     return found
 
 
-def _kind(line: Line, question: Question, weights: Weights) -> float:
-    flags = line.flags
-    score = weights.length * _log_length(len(line.text))
+def _kind(flags: int, question: Question, weights: Weights) -> float:
+    score = 0.0
     if flags & QUESTION:
         score += weights.question
     if flags & FIRST_PERSON:
@@ -338,8 +384,6 @@ def _log_length(chars: int) -> float:
 
 def _person(line: Line, question: Question, weights: Weights) -> float:
     """Whom the question is about says it; in a line that nobody says, is named in it."""
-    if not question.speakers:
-        return 0.0
     weight = weights.speaker if len(question.speakers) == 1 else weights.first_of_two
     if line.speaker:
         return weight if line.speaker in question.speakers[0] else 0.0

@@ -18,7 +18,7 @@ _LONGEST = 12  # longer ones are rarely words
 _TRIES: Final = 3
 _NOTES: Final = 5
 _LOOKED_AT: Final = 20_000  # characters
-_ASK = Ask(max_results=3, min_score=0.0)
+_ASK = Ask(max_results=50, min_score=0.0)  # what has a word of many lines is not always first
 
 
 def newest(found: Iterable[Note | Skipped], paths: Iterable[str] | None = None) -> list[Note]:

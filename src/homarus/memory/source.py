@@ -20,8 +20,8 @@ Source: TypeAlias = Literal["memory", "sessions"]
 
 MAX_FILE_BYTES: Final = 32 << 20
 MAX_FILE_LINES: Final = 1_000_000
-_ROOTS: Final = ("MEMORY.md", "memory.md")
-_FOLDERS: Final = ("memory", "bank")
+ROOTS: Final = ("MEMORY.md", "memory.md")
+FOLDERS: Final = ("memory", "bank")
 _SNIFFED = 8192
 # What would break a line of a list of results, or turn the rest of it round.
 _UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -80,9 +80,9 @@ def find_notes(workspace: Path, extra: Iterable[Path] = ()) -> list[Note | Skipp
     """The notes of a workspace in the order of their paths, links and other kinds by name."""
     found: list[Note | Skipped] = []
     seen: set[tuple[int, int]] = set()
-    for name in _ROOTS:
+    for name in ROOTS:
         found += _root(workspace / name, name, seen)
-    for name in _FOLDERS:
+    for name in FOLDERS:
         found += _walk(workspace / name, name)
     for path in extra:
         shown = shown_name(path, workspace)

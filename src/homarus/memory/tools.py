@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AliasChoices, Field
 
-from homarus.core.errors import HomarusError, ToolDenied
+from homarus.core.errors import HomarusError, ToolDenied, ToolError
 from homarus.core.keys import chat_type_in
 from homarus.core.message import Json
 from homarus.memory.scope import may_search
@@ -83,6 +83,8 @@ def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
         Ask as a person would, with the names and dates you know. Results are lines with where
         they stand; memory_get shows what is around them.
         """
+        if not query.strip():
+            raise ToolError("there is nothing to look for", fix="ask with words")
         try:
             found = await of(ctx)
             return await _search(found, ctx.session_key, query, max_results, min_score)
@@ -117,9 +119,9 @@ def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
         """
         found, audience = await of(ctx), audience_of(ctx.session_key)
         done = await found.write(text, to=path, audience=audience)
-        where: dict[str, Json] = {"path": done.path}
-        lines: dict[str, Json] = {"startLine": done.start_line, "endLine": done.end_line}
-        return _told({**where, **lines, "added": done.added})
+        from homarus.memory.wire import written_json
+
+        return _told(written_json(done))
 
     return [memory_search, memory_get, memory_write]
 
@@ -132,7 +134,7 @@ async def _search(
     settings, usual = memory.place.settings, memory.place.search.query
     limits = settings.qmd.limits
     ask = Ask(
-        max_results=min(most or _usual_results(memory), MAX_RESULTS),
+        max_results=min(most or memory.place.max_results, MAX_RESULTS),
         max_snippet_chars=limits.max_snippet_chars,
         max_injected_chars=limits.max_injected_chars,
         min_score=usual.min_score if least is None else least,
@@ -151,12 +153,6 @@ async def _search(
     return _told(told)
 
 
-def _usual_results(memory: Remembers) -> int:
-    """How many results: as the agent has it, else as the limits do."""
-    query, limits = memory.place.search.query, memory.place.settings.qmd.limits
-    return query.max_results if "max_results" in query.model_fields_set else limits.max_results
-
-
 def shows_source(settings: "MemorySettings", key: str) -> bool:
     """Whether results say where they stand: by default where two talk, not in groups."""
     if settings.citations == "auto":
@@ -166,26 +162,21 @@ def shows_source(settings: "MemorySettings", key: str) -> bool:
 
 def _results(found: Sequence["Result"], limits: "Limits", *, cited: bool) -> list[Json]:
     """Results within the limits. Where there is no room for it, a source stands beside only."""
+    from homarus.memory.wire import result_json
+
     rows: list[Json] = []
     left = limits.max_injected_chars
     for one in found:
         if len(one.snippet) > left:
             break
-        row: dict[str, Json] = {
-            "path": one.path,
-            "startLine": one.start_line,
-            "endLine": one.end_line,
-            "score": round(one.score, 4),
-            "snippet": one.snippet,
-            "source": one.source,
-        }
+        row = result_json(one)
         left -= len(one.snippet)
-        if cited:
-            row["citation"] = one.citation
-            line = f"\n\nSource: {one.citation}"
-            if len(line) <= left:
-                row["snippet"] = one.snippet + line
-                left -= len(line)
+        line = f"\n\nSource: {one.citation}"
+        if not cited:
+            del row["citation"]
+        elif len(line) <= left:
+            row["snippet"] = one.snippet + line
+            left -= len(line)
         rows.append(row)
     return rows
 
@@ -201,9 +192,10 @@ def _shown(excerpt: "Excerpt") -> str:
         elif more:
             told["nextFrom"] = excerpt.from_line + len(lines)
         text = _told(told)
-        if len(text) <= _MAX_TEXT_CHARS or len(lines) <= 1:
+        if len(text) <= _MAX_TEXT_CHARS:
             return text
-        lines, more = lines[: len(lines) // 2], True
+        half, more = len(lines) // 2, True
+        lines = lines[:half] or [lines[0][: len(lines[0]) // 2]]  # one line of signs, escaped
 
 
 def _told(value: Mapping[str, Json]) -> str:

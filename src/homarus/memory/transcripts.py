@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from homarus.config.zone import day_in, find_zone
 from homarus.core.errors import UserError
@@ -42,9 +42,9 @@ _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 _FILE = re.compile(
     r"([A-Za-z0-9][\w.%~!'()*-]{0,240})\.jsonl(?:\.reset\.([0-9TZ.:-]{1,40}))?", re.ASCII
 )
-_SHOWN = re.compile(r"sessions/(.{1,245}?)(?:\.reset\.([0-9TZ.:-]{1,40}))?\.md")
 _TOPIC = "-topic-"
 _TEXTS = frozenset({"text", "input_text", "output_text"})
+_Span: TypeAlias = tuple[Stamp, int, int]  # when the first and the last message were, if told
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
@@ -60,7 +60,6 @@ class Rendered:
     stamp: Stamp
     ctime_ns: int
     messages: int = 0
-    last_ms: int = 0
     unread: int = 0
     is_whole: bool = True  # false: the rest was too much
 
@@ -71,8 +70,6 @@ class Transcript:
 
     file: Path
     path: str
-    session_id: str
-    key: str  # empty when nobody knows
     audience: str
     stamp: Stamp
     first_ms: int
@@ -107,7 +104,6 @@ def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
         Stamp(size, status.st_mtime_ns, status.st_ino),
         status.st_ctime_ns,
         page.messages,
-        page.last_ms,
         page.unread,
         page.is_whole,
     )
@@ -122,7 +118,7 @@ class _Page:
         self._day = ""
         self._seen: set[str] = set()
         self._chars = 0
-        self.messages = self.last_ms = self.unread = 0
+        self.messages = self.unread = 0
         self.is_whole = True
 
     def text(self) -> str:
@@ -141,7 +137,6 @@ class _Page:
         message = _message(value)
         if message is None or not self.is_whole or self._is_known(value):
             return
-        self.last_ms = max(self.last_ms, _at_ms(value))
         role = str(message["role"])
         words = _words(message.get("content"))
         said = clean_user(words) if role == "user" else clean_assistant(words)
@@ -241,17 +236,19 @@ class Transcripts:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._claims: tuple[Stamp | None, Mapping[str, frozenset[str]]] = (None, {})
-        self._spans: dict[str, tuple[Stamp, tuple[int, int]]] = {}
+        self._spans: Mapping[str, _Span] = {}
 
-    def find(self, now_ms: int | None = None) -> list[Transcript]:
-        """Those within retention, by name. Of those that were reset, too; of deleted ones, none."""
+    def find(self, now_ms: int | None = None, only: str = "") -> list[Transcript]:
+        """Those within retention, by name. Of those that were reset, too; of deleted ones, none.
+
+        `only` is the path of the one that is wanted.
+        """
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         days = self._place.settings.qmd.sessions.retention_days
         oldest_ms = now_ms - days * _DAY_MS if days else 0
-        claims = self._read_claims()
-        found = [one for one in self._list(claims, now_ms) if one.last_ms >= oldest_ms]
-        names = {one.file.name for one in found}
-        self._spans = {name: span for name, span in self._spans.items() if name in names}
+        spans: dict[str, _Span] = {}  # another thread may be at the old ones
+        found = [one for one in self._list(now_ms, spans, only) if one.last_ms >= oldest_ms]
+        self._spans = spans
         return found
 
     def notes(
@@ -282,8 +279,8 @@ class Transcripts:
             day=(_day(zone, one.first_ms) or None) if brief else None,
         )
 
-    def _list(self, claims: Mapping[str, frozenset[str]], now_ms: int) -> Iterator[Transcript]:
-        folder = self._place.transcripts
+    def _list(self, now_ms: int, spans: dict[str, _Span], only: str) -> Iterator[Transcript]:
+        folder, claims = self._place.transcripts, self._read_claims()
         try:
             with os.scandir(folder) as entries:
                 names = sorted(entry.name for entry in entries)
@@ -291,40 +288,30 @@ class Transcripts:
             return
         for name in names:
             path = shown_path(name)
-            stamp = stamp_of(folder / name) if path else None
-            if path is None or stamp is None:
+            if path is None or (only and path != only) or not (stamp := stamp_of(folder / name)):
                 continue
             stem = _stem(name)
             keys = claims.get(stem) or claims.get(stem.split(_TOPIC)[0]) or frozenset()
-            first_ms, last_ms = self._span(folder / name, stamp, now_ms)
+            held = self._spans.get(name)
+            if held is None or held[0] != stamp:
+                held = (stamp, *_read_span(folder / name, stamp))
+            spans[name] = held
+            first_ms, last_ms = _span_by(held, now_ms)
             yield Transcript(
                 folder / name,
                 path,
-                stem.split(_TOPIC)[0],
-                min(keys) if len(keys) == 1 else "",
                 _audience(keys),
                 stamp,
                 first_ms,
                 last_ms,
             )
 
-    def _span(self, file: Path, stamp: Stamp, now_ms: int) -> tuple[int, int]:
-        """When it began, and when the last message was: by its edges, else by the file's time."""
-        held = self._spans.get(file.name)
-        if held is None or held[0] != stamp:
-            held = (stamp, _read_span(file, stamp))
-            self._spans[file.name] = held
-        first_ms, last_ms = held[1]
-        written_ms = stamp.mtime_ns // 1_000_000
-        last_ms = last_ms if 0 < last_ms <= now_ms else written_ms
-        return first_ms if 0 < first_ms <= last_ms else last_ms, last_ms
-
     def _read_claims(self) -> Mapping[str, frozenset[str]]:
         file = self._place.transcripts / INDEX
-        stamp = stamp_of(file)
-        if stamp != self._claims[0] or stamp is None:
-            self._claims = (stamp, read_claims(file, self._place.agent) if stamp else {})
-        return self._claims[1]
+        stamp, held = stamp_of(file), self._claims
+        if stamp != held[0] or stamp is None:
+            held = self._claims = (stamp, read_claims(file, self._place.agent) if stamp else {})
+        return held[1]
 
 
 def shown_path(name: str) -> str | None:
@@ -337,11 +324,7 @@ def shown_path(name: str) -> str | None:
 
 def find_transcript(place: Place, path: str) -> Transcript | None:
     """The conversation that is called so in results; None when there is none."""
-    found = _SHOWN.fullmatch(path)
-    name = f"{found[1]}.jsonl{f'.reset.{found[2]}' if found[2] else ''}" if found else ""
-    if shown_path(name) != path:
-        return None
-    return next((one for one in Transcripts(place).find() if one.path == path), None)
+    return next(iter(Transcripts(place).find(only=path)), None)
 
 
 def read_session(
@@ -412,6 +395,13 @@ def _audience(keys: frozenset[str]) -> str:
 
 def _stem(name: str) -> str:
     return name.partition(".jsonl")[0]
+
+
+def _span_by(held: _Span, now_ms: int) -> tuple[int, int]:
+    """When it began, and when the last message was: by its edges, else by the file's time."""
+    stamp, first_ms, last_ms = held
+    last_ms = last_ms if 0 < last_ms <= now_ms else stamp.mtime_ns // 1_000_000
+    return first_ms if 0 < first_ms <= last_ms else last_ms, last_ms
 
 
 def _read_span(file: Path, stamp: Stamp) -> tuple[int, int]:

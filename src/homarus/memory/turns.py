@@ -1,10 +1,11 @@
 """One embedder for two threads: notes are embedded as they are indexed, questions come between.
 
 A question goes first, and does not wait for long: when its turn does not come, it is answered
-without a vector.
+without a vector. What was not used for a while lets go of its weights and connections.
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -14,6 +15,7 @@ from homarus.memory.embed.steady import Steady
 
 T = TypeVar("T")
 PATIENCE_S: Final = 1.0
+IDLE_S: Final = 300.0
 
 
 class NoTurn(StoreError):
@@ -23,17 +25,30 @@ class NoTurn(StoreError):
 class Turns:
     """An embedder as the index and the search share it; both may ask at the same time."""
 
-    def __init__(self, embedder: Steady, patience_s: float = PATIENCE_S) -> None:
-        self._embedder, self._patience_s = embedder, patience_s
+    def __init__(
+        self, embedder: Steady, patience_s: float = PATIENCE_S, idle_s: float = IDLE_S
+    ) -> None:
+        self._embedder, self._patience_s, self._idle_s = embedder, patience_s, idle_s
         self._gate, self._use = threading.Lock(), threading.Lock()
         self._model: Model | None = None
         self._is_stopped = False
+        self._used_s = 0.0
+        self._idle: threading.Timer | None = None  # only while something may be held
 
     @property
     def model(self) -> Model:
-        """What the vectors are of: asked for until it is known, then the same for good."""
+        """What the vectors are of; NoTurn when it has to be asked for and somebody else does."""
+        return self.ask_model(self._patience_s)
+
+    def ask_model(self, within_s: float = -1) -> Model:
+        """The same: asked for until it is known, then the same for good.
+
+        Waits for its turn so many seconds at most; -1 for as long as it takes.
+        """
         if self._model is None:
-            self._model = self._embedder.model
+            if not self._use.acquire(timeout=within_s):
+                raise NoTurn("the embedder is busy")
+            self._model = self._do(lambda: self._embedder.model)
         return self._model
 
     @property
@@ -68,12 +83,37 @@ class Turns:
                 raise NoTurn("memory was closed")
             return work()
         finally:
+            self._used_s = time.monotonic()
+            if self._idle is None and not self._is_stopped:
+                self._look_in(self._idle_s)
             self._use.release()
 
+    def _look_in(self, seconds: float) -> None:
+        self._idle = threading.Timer(seconds, self._let_go)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def _let_go(self) -> None:
+        """Close what was not used for a while: it opens again by itself."""
+        with self._use:
+            left_s = self._used_s + self._idle_s - time.monotonic()
+            self._idle = None
+            if self._is_stopped:
+                return
+            if left_s > 0:
+                self._look_in(left_s)
+            else:
+                self._embedder.close()
+
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more, and end soon what runs."""
         self._is_stopped = True
+        self._embedder.stop()
 
     def close(self) -> None:
-        """Let go of what it holds."""
-        self._embedder.close()
+        """Let go of what it holds, for good."""
+        self.stop()
+        with self._use:
+            if self._idle:
+                self._idle.cancel()
+            self._embedder.close()

@@ -11,10 +11,50 @@ from typing import Any, Final, TypeAlias
 
 import apsw
 
+from homarus.memory.embed.base import Model
+from homarus.memory.flags import HEADING
+from homarus.store.query import select
+
 Seen: TypeAlias = Any  # rows of the table of vectors, as numpy has them
 
 EXACT_UP_TO: Final = 5_000
 NEAREST: Final = 200
+
+
+MOST_MODELS: Final = 3  # whose vectors are side by side
+
+
+def number_of(db: apsw.Connection, model: Model) -> int:
+    """The number a model has in an index; 0 when it has none."""
+    rows = select(db, "SELECT number FROM vector_models WHERE model = ?", (model.id,))
+    return int(rows[0][0]) if rows else 0
+
+
+def add_model(db: apsw.Connection, model: Model) -> int:
+    """The same, with a number for a new one; the vectors of one that came long before it go."""
+    if known := number_of(db, model):
+        return known
+    ((number,),) = select(db, "SELECT COALESCE(MAX(number), 0) + 1 FROM vector_models")
+    db.execute("INSERT INTO vector_models VALUES (?, ?, 0)", (number, model.id))
+    gone = "(SELECT number FROM vector_models ORDER BY number DESC LIMIT -1 OFFSET ?)"
+    for table, column in (("line_vectors", "model"), ("vector_models", "number")):
+        db.execute(f"DELETE FROM {table} WHERE {column} IN {gone}", (MOST_MODELS,))  # noqa: S608 - names above
+    return int(number)
+
+
+def count_missing(db: apsw.Connection) -> None:
+    """Note for every model how many lines have no vector of it."""
+    db.execute(
+        "UPDATE vector_models SET missing = (SELECT count(*) FROM lines WHERE NOT flags & ?)"
+        " - (SELECT count(*) FROM line_vectors WHERE line_vectors.model = number)",
+        (HEADING,),
+    )
+
+
+def missing_of(db: apsw.Connection, model: Model) -> int | None:
+    """How many lines have no vector of a model; None when it is not known here."""
+    rows = select(db, "SELECT missing FROM vector_models WHERE model = ?", (model.id,))
+    return int(rows[0][0]) if rows else None
 
 
 def text_key(text: str) -> bytes:
@@ -47,8 +87,10 @@ class Vectors:
         self._signs = self._bits(self._bytes)
 
     @staticmethod
-    def read(db: apsw.Connection, dims: int) -> "Vectors":
-        return Vectors(db.execute("SELECT id, vector FROM line_vectors ORDER BY id"), dims)
+    def read(db: apsw.Connection, model: Model) -> "Vectors":
+        """All there are of a model."""
+        asked = "SELECT id, vector FROM line_vectors WHERE model = ? ORDER BY id"
+        return Vectors(db.execute(asked, (number_of(db, model),)), model.dims)
 
     def __len__(self) -> int:
         return len(self._ids)

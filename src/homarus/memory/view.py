@@ -26,6 +26,7 @@ from homarus.core.keys import (
 )
 from homarus.core.principal import OWNER
 from homarus.core.value import dataclass
+from homarus.tools.pathname import fold
 
 PRIVATE: Final = "private"
 SHARED: Final = "shared"
@@ -36,7 +37,6 @@ _CHAT = "chat:"
 _SLUG_CHARS = 48
 _HASH_CHARS = 16  # as many as nobody finds a second key for
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
-_JOINERS = dict.fromkeys(map(ord, "\u200c\u200d"))
 _OTHERS = frozenset({"group", "channel"})
 _PEOPLE = frozenset({"direct", "dm"})
 _OWNED = "notes.owner IN (SELECT value FROM json_each(?))"
@@ -93,7 +93,7 @@ def audience_of_path(path: str) -> str:
     if path.isascii() and "chats" not in path.lower() and "shared" not in path:
         return PRIVATE
     parts = path.removeprefix("./").split("/")
-    folded = [_fold(part) for part in parts]
+    folded = [fold(part) for part in parts]
     for at in range(len(parts) - 3):  # also in a folder that has the whole workspace in it
         if folded[at : at + 2] == ["memory", "chats"]:
             return f"{_CHAT}{folded[at + 2]}"
@@ -153,8 +153,3 @@ def _is_plain(key: str) -> bool:
     """A name that the agent's own person gave: `main`, `work`; a heartbeat beside it, a thread."""
     parsed = parse_agent_key(_chat_key(key))
     return parsed is not None and ":" not in parsed.rest.removesuffix(":heartbeat")
-
-
-def _fold(name: str) -> str:
-    """As the most forgiving file system compares names."""
-    return unicodedata.normalize("NFKC", name.translate(_JOINERS)).casefold().rstrip(" .")

@@ -1,4 +1,4 @@
-"""Words as the index knows them: stems without the words that say nothing, and names.
+"""Words as the index knows them: stems without the words that say nothing.
 
 Stemming is SQLite's own (Porter), so that no second one can disagree with it. Scripts that put no
 space between words are taken two characters at a time.
@@ -23,7 +23,6 @@ STOP_WORDS: Final = frozenset(_STOP.split())
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-_NAME = re.compile(r"(?<![\w@])@?([^\W\d_][\w'’-]*)")
 
 Stem = Callable[[str], list[str]]
 
@@ -75,10 +74,3 @@ def content_stems(text: str) -> list[str]:
     """The stems of a text that say something, in order."""
     stop = stop_stems()
     return [stem for stem in stemmer()(text) if stem not in stop]
-
-
-def names_in(text: str) -> list[str]:
-    """Words that begin with a capital, or with an @, in lower case; each once."""
-    found = (word[1] for word in _NAME.finditer(text) if word[0][0] == "@" or word[1][0].isupper())
-    bare = (word.lower().removesuffix("'s").removesuffix("’s") for word in found)
-    return list(dict.fromkeys(word for word in bare if word not in STOP_WORDS))

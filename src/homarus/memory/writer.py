@@ -24,6 +24,7 @@ from homarus.memory.source import Note
 from homarus.memory.words import stemmer, stop_stems
 from homarus.store.query import select
 
+WORDS_ONLY: Final = "fts-only"  # the original's name for chunks without a vector, as ours are
 GAP: Final = 16  # between two notes, wider than any window of the ranking
 _ENOUGH_ROWS = 4_000
 
@@ -32,7 +33,7 @@ _INSERTS = {
     "notes": "INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "lines": "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "postings": "INSERT INTO postings (rowid, stems) VALUES (?, ?)",
-    "line_vectors": "INSERT INTO line_vectors VALUES (?, ?)",
+    "line_vectors": "INSERT INTO line_vectors VALUES (?, ?, ?)",
     "chunks": (
         "INSERT INTO chunks (rowid, id, path, source, start_line, end_line, hash, model, text,"
         " embedding, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '[]', ?)"
@@ -45,7 +46,7 @@ class Writer:
     """Notes into tables. `is_empty` says that there is nothing that could be in the way."""
 
     def __init__(
-        self, db: apsw.Connection, model: str, cache: VectorCache | None, *, is_empty: bool
+        self, db: apsw.Connection, model: int, cache: VectorCache | None, *, is_empty: bool
     ) -> None:
         self._db, self._model, self._cache = db, model, cache
         self._is_empty = is_empty
@@ -172,7 +173,7 @@ class Writer:
     def _put_vector(self, at: int, text: str) -> None:
         vector = self._cache.get(text) if self._cache else None
         if vector is not None:
-            self._rows["line_vectors"].append((at, vector))
+            self._rows["line_vectors"].append((at, self._model, vector))
 
     def _put_chunks(self, note: Note, text: str) -> None:
         """Chunks as the original knows them; a chunk and its words have one row number."""
@@ -181,13 +182,13 @@ class Writer:
             if not chunk.text.strip():
                 continue
             hashed = hash_text(chunk.text)
-            place = (note.source, note.path, chunk.start_line, chunk.end_line, hashed, self._model)
+            place = (note.source, note.path, chunk.start_line, chunk.end_line, hashed, WORDS_ONLY)
             known_by = hash_text(":".join(map(str, place)))
             if known_by in made:  # of a long line, two may be alike
                 continue
             made.add(known_by)
             named = (self._chunk, known_by, note.path, note.source)
-            said = (hashed, self._model, chunk.text, self._now_ms)
+            said = (hashed, WORDS_ONLY, chunk.text, self._now_ms)
             self._rows["chunks"].append((*named, chunk.start_line, chunk.end_line, *said))
             self._rows["chunks_fts"].append((self._chunk, chunk.text))
             self._chunk += 1
@@ -215,14 +216,14 @@ def _section(headings: dict[int, int], piece: Piece, at: int) -> int:
     return above
 
 
-def lines_without_vector(db: apsw.Connection) -> list[tuple[int, str]]:
-    """Lines that say something and have no vector: the embedder failed when they were put."""
+def lines_without_vector(db: apsw.Connection, model: int) -> list[tuple[int, str]]:
+    """Lines that say something and have no vector of a model."""
     return [
         (int(at), str(text))
         for at, text in select(
             db,
             "SELECT id, text FROM lines WHERE NOT flags & ?"
-            " AND id NOT IN (SELECT id FROM line_vectors)",
-            (HEADING,),
+            " AND id NOT IN (SELECT id FROM line_vectors WHERE model = ?)",
+            (HEADING, model),
         )
     ]

@@ -216,6 +216,7 @@ _OVERFLOW = (
     r"|too large for model with|tokens \+ .?max_new_tokens.? must be"
     r"|prompt token count .{0,30}exceeds|request too large for .{0,200}tokens per min"
     r"|request payload size exceeds|request_too_large|max input tokens"
+    r"|max_tokens_per_request|max allowed tokens per"
 )
 _IMAGE = (
     r"image_(file_)?too_large|invalid_image_size"

@@ -84,11 +84,17 @@ class _Place:
 
 
 class Beneath:
-    """The files and folders beneath one root."""
+    """The files and folders beneath one root. Without `links`, none is followed, inside either."""
 
-    def __init__(self, root: Path, open_root: Callable[[Path], Folder] = open_folder) -> None:
+    def __init__(
+        self,
+        root: Path,
+        open_root: Callable[[Path], Folder] = open_folder,
+        *,
+        links: bool = True,
+    ) -> None:
         self.root = root
-        self._open_root = open_root
+        self._open_root, self._links = open_root, links
 
     @contextmanager
     def open_read(self, path: str) -> Iterator[Opened]:
@@ -164,7 +170,7 @@ class Beneath:
         home = Path.home() if path.startswith("~") else self.root
         parts = split(path, (self.root, Path(os.path.realpath(self.root))), home)
         with ExitStack() as closing:
-            steps = _Steps(self._open(), closing, path, writing=writing)
+            steps = _Steps(self._open(), closing, path, writing=writing, links=self._links)
             yield steps.take(parts)
 
     def _open(self) -> Folder:
@@ -183,11 +189,13 @@ class _Steps:
     It holds every folder on the way, so `..` is only a step back to one that we came through.
     """
 
-    def __init__(self, root: Folder, closing: ExitStack, path: str, *, writing: bool) -> None:
+    def __init__(
+        self, root: Folder, closing: ExitStack, path: str, *, writing: bool, links: bool
+    ) -> None:
         self._stack = [root]
         self._names: list[str] = []
         self._path = path
-        self._writing = writing
+        self._writing, self._links = writing, links
         closing.callback(self._close)
 
     def take(self, parts: tuple[str, ...]) -> _Place:
@@ -217,6 +225,8 @@ class _Steps:
             return None
 
     def _expand(self, name: str, target: str) -> list[str]:
+        if not self._links:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
         if target.startswith("/"):
             raise ToolDenied(f"{shown(self._path)}: {shown(name)} is a link to an absolute path")
         return [part for part in target.split("/") if part not in ("", ".")]

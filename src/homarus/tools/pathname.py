@@ -69,7 +69,7 @@ def check_text(path: str) -> None:
 
 def check_name(name: str, *, writing: bool) -> None:
     """Refuse a name the walk is about to use: asked of each one, also behind a link."""
-    folded = _fold(name)
+    folded = fold(name)
     if folded in PRIVATE:
         raise ToolDenied(f"{shown(name)} holds the gateway's own state: not for file tools")
     if not writing:
@@ -97,7 +97,7 @@ def _is_hidden(ch: str) -> bool:
     return unicodedata.category(ch) in _HIDDEN and ch not in _JOINERS
 
 
-def _fold(name: str) -> str:
+def fold(name: str) -> str:
     """As the most forgiving file system compares names: no case, no joiners, no trailing dots."""
     plain = "".join(ch for ch in name if ch not in _JOINERS)
     return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")

@@ -77,7 +77,7 @@ class Stage:
         self.window, self.hooks = 200_000, Hooks()
         self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
         self.config = schema.Config()
-        self.posted = 0
+        self.key, self.posted = KEY, 0
         self.stranded: list[str] = []
         self.wishes: list[Wish] = []
         self.runner = Runner(
@@ -120,7 +120,7 @@ class Stage:
         self.posted += 1
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        return (await self.store.journal.accept(KEY, inbound, at_ms=1)).row
+        return (await self.store.journal.accept(self.key, inbound, at_ms=1)).row
 
     def row(self, id_: str = "r1") -> Accepted:
         found = asyncio.run(self.store.journal.accepted(id_))
@@ -139,7 +139,7 @@ class Stage:
             with self.bus.subscribe() as events:
                 asyncio.get_running_loop().call_later(0.02, also)
                 try:
-                    return await self.runner(KEY, [await self.accept(inbound)])
+                    return await self.runner(self.key, [await self.accept(inbound)])
                 finally:
                     events.close()
                     facts = [event.fact async for event in events]

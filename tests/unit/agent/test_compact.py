@@ -330,6 +330,9 @@ def test_a_flush_is_due_once_between_two_compactions() -> None:
 def test_a_flush_asks_for_todays_note_and_for_silence() -> None:
     asked = flush.prompt(RULES, "2026-02-03")
     assert "memory/2026-02-03.md" in asked and "NO_REPLY" in asked
+    assert "memory/chats/x/2026-02-03.md" in flush.prompt(
+        RULES, "2026-02-03", folder="memory/chats/x"
+    )
     by_tool = flush.prompt(RULES, "2026-02-03", by_tool=True)
     assert "memory_write" in by_tool and "2026-02-03" in by_tool and "NO_REPLY" in by_tool
     assert "memory_write" not in asked and "{" not in asked + by_tool

@@ -31,6 +31,7 @@ from homarus.core.message import (
     ToolReturn,
     Wishes,
 )
+from homarus.memory.view import audience_of, folder_of
 from homarus.plugins.caller import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
@@ -441,6 +442,17 @@ def test_before_that_the_agent_writes_down_what_should_last_and_nobody_sees_it(
     assert (tmp_path / "memory/today.md").read_text() == "the code is 4711"
     assert [role for role, _ in stage.messages()] == ["user", "assistant", "user", "assistant"]
     assert stage.sessions.entry(KEY)["memoryFlushCompactionCount"] == 0
+
+
+@pytest.mark.parametrize("key", [KEY, "agent:main:test:group:7"])
+def test_each_conversation_writes_down_in_its_own_folder(tmp_path: Path, key: str) -> None:
+    stage = Stage(tmp_path, say("one"), say("NO_REPLY"), say("two"))
+    stage.key, stage.window = key, 12_000
+    for name, text in (("r1", "word " * 3_800), ("r2", "and now?")):
+        assert stage.run(Inbound(name, Address("t", "1"), "ann", text, run_id=name)).error is None
+    assert isinstance(stage.provider, ScriptedProvider)
+    asked = stage.provider.requests[1].messages[-1].text
+    assert f" {folder_of(audience_of(key))}/20" in asked
 
 
 def test_a_run_that_goes_in_circles_is_ended(tmp_path: Path) -> None:

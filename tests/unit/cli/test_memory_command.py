@@ -1,5 +1,6 @@
 """`homarus memory`, without a gateway and mostly without a config."""
 
+import asyncio
 import io
 import json
 import os
@@ -91,6 +92,23 @@ def test_a_search_indexes_what_is_new_by_itself(there: tuple[str, ...], notes: P
     (notes / "memory" / "later.md").write_text("The zeppelin is parked in Bremen.\n")
     (best, *_) = told("search", "zeppelin", *there)["results"]
     assert best["citation"] == "memory/later.md#L1"
+
+
+def test_a_search_does_not_wait_for_ever_until_notes_are_indexed(
+    there: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_args: object, **_named: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("homarus.memory.keeper.AgentMemory.sync", never)
+    monkeypatch.setattr("homarus.cli.memory._PATIENCE_S", 0.05)
+    assert told("search", "walnuts", *there)["results"][0]["path"] == "MEMORY.md"
+
+
+def test_the_first_note_makes_the_workspace(home: Path) -> None:
+    done("write", "Ada moved to Kiel")
+    written = list((home / ".openclaw" / "workspace" / "memory").glob("*.md"))
+    assert [note.read_text("utf-8").splitlines()[-1] for note in written] == ["- Ada moved to Kiel"]
 
 
 def test_results_are_shown_with_their_citations(there: tuple[str, ...]) -> None:
@@ -189,11 +207,34 @@ def test_status_tells_of_every_agent(home: Path) -> None:
 
 def test_one_agent_without_memory_does_not_hide_the_others(home: Path, notes: Path) -> None:
     off = {"id": "off", "workspace": str(notes), "memorySearch": {"enabled": False}}
-    config = {"agents": {"list": [off, {"id": "on", "workspace": str(notes)}], **WORDS["agents"]}}
+    nowhere = {"store": {"path": str(notes / "MEMORY.md" / "x.sqlite")}}
+    lost = {"id": "lost", "workspace": str(notes), "memorySearch": nowhere}
+    listed = [off, lost, {"id": "on", "workspace": str(notes)}]
+    config = {"agents": {"list": listed, **WORDS["agents"]}}
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
-    first, second = told("status", "--index")["agents"]
-    assert "switched off" in first["problem"] and second["files"] == 2
+    first, second, third = told("status", "--index")["agents"]
+    assert "switched off" in first["problem"] and third["files"] == 2
+    assert "x.sqlite" in second["problem"]
     assert "switched off" in refused("search", "x", "--agent", "off").message
+
+
+def test_status_says_whether_there_is_anything_to_index(
+    there: tuple[str, ...], notes: Path
+) -> None:
+    assert "nothing is indexed yet: homarus memory index" in done("status", *there).stdout
+    (notes / "MEMORY.md").unlink()
+    (notes / "memory" / "2026-03-02.md").unlink()
+    done("index", *there)
+    assert "there are no notes yet" in done("status", *there).stdout
+
+
+def test_the_limits_of_a_conversation_are_the_usual_ones_here(home: Path, notes: Path) -> None:
+    config = {"memory": {"qmd": {"limits": {"maxResults": 1}}}, **WORDS}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    assert len(told("search", "Ada", "--workspace", str(notes))["results"]) == 1
+    assert (
+        len(told("search", "Ada", "--workspace", str(notes), "--max-results", "2")["results"]) == 2
+    )
 
 
 def test_what_makes_vectors_is_tried_when_asked(there: tuple[str, ...], tmp_path: Path) -> None:
@@ -221,6 +262,16 @@ def test_an_agents_own_index_is_not_undone_by_another_workspace(home: Path, note
     assert {file.name for file in (home / ".openclaw" / "memory").glob("*.sqlite")} == names
     shown = CliRunner().invoke(status_command, standalone_mode=False).stdout
     assert shown.count("memory    main: index of ") == 1
+
+
+def test_another_workspace_is_searched_alone(home: Path, notes: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.md").write_text("- Walnuts are in my extra notes.\n")
+    search = {"provider": "none", "extraPaths": [str(tmp_path / "more.md")]}
+    config = {"agents": {"defaults": {"memorySearch": search}}, "memory": {"backend": "qmd"}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    found = told("search", "walnuts", "--workspace", str(notes))
+    assert [one["path"] for one in found["results"]] == ["MEMORY.md"]
+    assert not found["fallback"] and not (home / ".openclaw" / "agents" / "main" / "qmd").exists()
 
 
 def test_the_config_holds_where_there_is_one(home: Path, notes: Path) -> None:

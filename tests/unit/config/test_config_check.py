@@ -178,6 +178,44 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]
 
 
+def test_settings_of_memory_are_checked_where_they_stand() -> None:
+    tree = {
+        "memory": {"backend": "qdm", "citation": "on", "qmd": {"limits": {"maxResults": 0}}},
+        "agents": {
+            "defaults": {
+                "memorySearch": {"query": {"minScore": 3}, "sync": {"watchDebounceMs": -1}}
+            },
+            "list": [{"id": "a", "memorySearch": {"enabld": True, "remote": {"apiKey": 5}}}],
+        },
+    }
+    positive = "expected a number of at least 0, found -1"
+    assert sorted(told(tree)) == [
+        "agents.defaults.memorySearch.query.minScore: expected a number of at most 1.0, found 3",
+        f"agents.defaults.memorySearch.sync.watchDebounceMs: {positive}",
+        "agents.list.0.memorySearch.enabld: unknown key",
+        "agents.list.0.memorySearch.remote.apiKey: expected text, found 5",
+        "memory.backend: expected one of 'builtin' or 'qmd', found text",
+        "memory.citation: unknown key",
+        "memory.qmd.limits.maxResults: expected a number above 0, found 0",
+    ]
+    assert [one.fix for one in check(tree).problems if "citation" in one.path] == [
+        "did you mean citations?"
+    ]
+
+
+def test_settings_of_memory_that_do_nothing_are_named() -> None:
+    search = {
+        "chunking": {"tokens": 200},
+        "store": {"vector": {"enabled": True, "extensionPath": "/lib/vec0.so"}},
+    }
+    checked = check({"agents": {"list": [{"id": "a", "memorySearch": search}]}})
+    assert checked.config
+    assert checked.unbuilt == (
+        "agents.list.0.memorySearch.chunking",
+        "agents.list.0.memorySearch.store.vector.extensionPath",
+    )
+
+
 def test_two_agents_with_one_id_are_a_mistake() -> None:
     tree = {"agents": {"list": [{"id": "Ops Team"}, {"id": "x"}, {"id": "ops-team"}]}}
     assert told(tree) == ["agents.list.2.id: 'ops-team' and 'Ops Team' are the same agent"]

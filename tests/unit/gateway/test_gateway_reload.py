@@ -27,6 +27,7 @@ from homarus.testing.clock import FakeClock
         ("tools.deny", "none"),
         ("gateway.reload.mode", "none"),
         ("gateway.remote.url", "none"),
+        ("memory.backend", "none"),
         ("gateway.port", "restart"),
         ("gateway.auth.token", "restart"),
         ("channels.telegram.botToken", "hot"),

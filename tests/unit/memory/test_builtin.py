@@ -52,6 +52,10 @@ class Hashes:
         self.model = Model("fake", name, dims)
         self.failure: Exception | None = None
         self.asked: list[str] = []
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         if self.failure:
@@ -238,6 +242,7 @@ def test_the_named_fallback_stands_in_for_a_provider_that_fails(
         answer, status = backend.search("walrus", Ask()), backend.status()
     assert (answer.model, status.model) == ("second", "second")
     assert answer.fallback == status.fallback == Fallback("openai", "over quota")
+    assert (first.closed, second.closed) == (1, 1)
 
 
 def test_what_could_not_be_had_is_looked_for_again_later(
@@ -343,5 +348,8 @@ def test_a_closed_backend_does_nothing_more(tmp_path: Path) -> None:
     backend = Builtin(place_at(tmp_path))
     backend.sync()
     backend.close()
+    backend.close()
     with pytest.raises(StoreError, match="closed"):
         backend.sync()
+    with pytest.raises(StoreError, match="closed"):
+        backend.search("anything", Ask())

@@ -211,14 +211,60 @@ def test_remotes_key_comes_first_and_then_the_configs_and_then_the_environments(
         with_own = {**search, "remote": {"apiKey": "own-key-1234567", "headers": {"X-A": "b"}}}
         serve(place_of(tmp_path, with_own, env, entry))
         serve(place_of(tmp_path, search, env, entry))
-        remote = {"remote": {"baseUrl": f"{server.url}/v1"}}
-        chosen, paid = serve(place_of(tmp_path, {**search, **remote}, env))
+        del entry["openai"]["apiKey"]
+        chosen, paid = serve(place_of(tmp_path, search, env, entry))
         sent = [seen.headers["authorization"] for seen in server.seen]
         keys = ["own-key-1234567", "config-key-123456", "env-key-1234567"]
         assert sent == [f"Bearer {key}" for key in keys]
         assert server.seen[0].headers["x-a"] == "b"
         assert chosen.sent_to == ""  # it is on this machine
         assert paid[0].cost_usd == 0.0  # what such a server takes is not known
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini", "voyage", "ollama", "auto"])
+def test_what_chat_has_for_a_vendor_is_sent_to_nobody_else(tmp_path: Path, provider: str) -> None:
+    names = ("OPENAI_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "OLLAMA_API_KEY")
+    env = dict.fromkeys(names, KEY)
+    with EmbedServer() as server, EmbedServer() as chats:
+        server.dims = 768 if provider in {"gemini", "ollama"} else 1024
+        entry = {"baseUrl": chats.url, "headers": {"X-Own": KEY, "Authorization": f"Bearer {KEY}"}}
+        entries = dict.fromkeys(("openai", "google", "voyage", "ollama"), entry)
+        search: dict[str, Any] = {"provider": provider, "remote": {"baseUrl": server.url}}
+        for providers in (None, entries):
+            chosen, _ = serve(place_of(tmp_path, search, env, providers))
+            assert "key" not in chosen.why
+        search["remote"]["apiKey"] = "own-key-1234567"
+        search["remote"]["headers"] = {"X-Mine": "1"}
+        serve(place_of(tmp_path, search, env, entries))
+        assert KEY not in repr([seen.headers for seen in server.seen])
+        assert "own-key-1234567" in repr(server.seen[-1].headers)
+        assert server.seen[-1].headers["x-mine"] == "1"
+        assert chats.seen == []
+
+
+@pytest.mark.parametrize(
+    ("base_url", "is_sent"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("https://API.OpenAI.com:443/v1/", True),
+        ("http://api.openai.com/v1", False),
+        ("https://api.openai.com:8443/v1", False),
+        ("https://api.openai.com.evil.test/v1", False),
+        ("https://api.openai.com@evil.test/v1", False),
+        ("https://proxy.test/v1", True),
+        ("https://proxy.test:444/v1", False),
+        ("//proxy.test/v1", False),
+        ("nowhere", False),
+        ("https://[proxy", False),
+    ],
+)
+def test_a_key_is_for_the_vendor_and_for_the_address_that_chat_has(
+    tmp_path: Path, base_url: str, is_sent: bool
+) -> None:
+    entry = {"openai": {"baseUrl": "https://proxy.test/chat"}}
+    search = {"provider": "openai", "model": "m", "remote": {"baseUrl": base_url}}
+    chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}, entry))
+    assert ("by the key in OPENAI_API_KEY" in chosen.why) is is_sent
 
 
 def test_a_server_of_ones_own_needs_no_key(tmp_path: Path) -> None:
@@ -271,8 +317,9 @@ def test_a_key_among_the_auth_profiles_is_used_and_a_login_is_not(tmp_path: Path
 
 def test_a_refused_key_is_named_by_its_place(tmp_path: Path) -> None:
     with EmbedServer() as server:
-        search = {"provider": "openai", "remote": {"baseUrl": f"{server.url}/v1"}}
-        chosen = choose(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
+        entry = {"openai": {"baseUrl": f"{server.url}/v1"}}
+        place = place_of(tmp_path, {"provider": "openai"}, {"OPENAI_API_KEY": KEY}, entry)
+        chosen = choose(place)
         assert chosen.embedder
         server.replies.append(Reply(401, b"{}"))
         with pytest.raises(AuthFailed) as caught:

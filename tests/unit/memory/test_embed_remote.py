@@ -6,6 +6,7 @@ import logging
 import math
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from homarus.core.errors import (
     ProviderError,
     ProviderTimeout,
     RateLimited,
+    StoreError,
     StreamBroken,
     Unreachable,
 )
@@ -73,12 +75,9 @@ def unit(text: str) -> list[float]:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_texts_have_unit_vectors_in_their_order(vendor: str) -> None:
+def test_each_text_has_its_own_vector_and_what_was_paid_is_told(vendor: str) -> None:
     with EmbedServer() as server, opened(server, vendor) as (remote, paid, _):
-        made = remote.embed(TEXTS)
-        assert made == [pytest.approx(unit(text)) for text in TEXTS]
-        assert all(math.hypot(*vector) == pytest.approx(1) for vector in made)
-        assert made[0] == made[2]
+        assert remote.embed(TEXTS) == [pytest.approx(unit(text)) for text in TEXTS]
         assert remote.embed(["tea at four"]) == [pytest.approx(unit("tea at four"))]
         assert [one.texts for one in paid] == [4, 1]
         assert all(one.tokens > 0 and one.provider == vendor for one in paid)
@@ -161,11 +160,18 @@ def test_a_vector_has_length_one_or_none_or_is_refused(vector: list[float]) -> N
         assert length == 0 or length == pytest.approx(1, abs=1e-6)
 
 
-def test_what_does_not_fit_is_sent_in_two_and_then_shortened() -> None:
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"error": {"message": "maximum context length is 600 tokens", "code": "x"}},
+        {"error": {"message": "Requested too many", "code": "max_tokens_per_request"}},
+        {"detail": "The max allowed tokens per submitted batch is 600. Your batch has 601."},
+    ],
+)
+def test_what_does_not_fit_is_sent_in_two_and_then_shortened(told: Any) -> None:
     def refuse(seen: Any) -> Reply | None:
         if sum(map(len, seen.json["input"])) <= 600:
             return None
-        told = {"error": {"message": "maximum context length is 600 tokens", "code": "x"}}
         return Reply(400, json.dumps(told).encode())
 
     with EmbedServer() as server, opened(server) as (remote, _, _):
@@ -335,6 +341,31 @@ def test_a_silent_server_costs_a_question_its_deadline_and_no_more() -> None:
         with pytest.raises(ProviderTimeout):
             remote.embed_question("tea?")
         assert remote.embed(["tea"])
+
+
+def test_a_silent_server_is_not_waited_for_when_memory_ends() -> None:
+    with EmbedServer() as server, opened(server) as (remote, _, _):
+        server.replies.append(Reply(hold=True))
+        caught: list[Exception] = []
+
+        def embed() -> None:
+            try:
+                remote.embed(["tea"])
+            except StoreError as exc:
+                caught.append(exc)
+
+        thread = threading.Thread(target=embed)
+        thread.start()
+        while not server.seen:
+            time.sleep(0.001)
+        remote.stop()
+        thread.join(30.0)
+        assert not thread.is_alive()
+        assert [str(exc) for exc in caught] == ["openai was not waited for: memory ends"]
+        with pytest.raises(StoreError, match="memory ends"):
+            remote.embed_question("tea?")
+        remote.close()
+        assert remote.embed(["tea"]) and len(server.seen) == 2
 
 
 def test_nobody_at_home_is_told_with_the_address() -> None:

@@ -155,3 +155,50 @@ def test_many_processes_sync_and_search_one_index(tmp_path: Path) -> None:
         assert sorted(found) == [f"memory/{who}.md" for who in ("ada", "ben", "cleo", "dan")]
         assert memory.count().files == 64
     check_whole(tmp_path)
+
+
+# For each line it is given: how many notes were read, and how many lines have a vector.
+TURNS = """
+import sys
+from pathlib import Path
+from homarus.memory.embed.base import Model
+from homarus.memory.library import Memory
+
+class Letters:
+    def __init__(self, name):
+        self.model = Model("test", name, 4)
+    def embed(self, texts):
+        return [[text.count(letter) + 0.5 for letter in "aeht"] for text in texts]
+
+place, who = Path(sys.argv[1]), sys.argv[2]
+with Memory(place, place / "state" / "main.sqlite", Letters(who) if who else None) as memory:
+    for _ in sys.stdin:
+        report = memory.sync()
+        found = memory.find("lamp 7")
+        assert found.results[0].snippet.startswith("- lamp 7"), found
+        assert found.by_vectors is bool(who), found
+        print(len(report.indexed), report.rebuilt or "-", memory.count().vectors, flush=True)
+"""
+
+
+def test_processes_with_different_models_share_one_index(tmp_path: Path) -> None:
+    write_notes(tmp_path, "lamp")
+    command = [sys.executable, "-c", TURNS, str(tmp_path)]
+    names = ("one", "", "other")
+    children = [
+        subprocess.Popen([*command, who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for who in names
+    ]
+    told: list[str] = []
+    try:
+        for child in children * 3:
+            assert child.stdin and child.stdout
+            child.stdin.write("\n")
+            child.stdin.flush()
+            told.append(child.stdout.readline().strip())
+    finally:
+        for child in children:
+            child.communicate(timeout=GUARD_S)
+    assert told == ["60 - 120", *["0 - 120"] * 8]
+    assert [child.returncode for child in children] == [0, 0, 0]
+    check_whole(tmp_path)

@@ -42,6 +42,15 @@ def opened(place: Path, embedder: Letters | None, max_cached: int | None = None)
     return open_index(place / "state" / "main.sqlite", embedder, max_cached=max_cached)
 
 
+def count_kept(place: Path) -> int:
+    db = apsw.Connection(str(place / "state" / "main.sqlite-vectors"))
+    try:
+        ((held,),) = db.execute("SELECT COUNT(*) FROM embedding_cache").fetchall()
+        return int(str(held))
+    finally:
+        db.close()
+
+
 def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "# A heading\n- the lamp\n* the lamp\n- the tea")
     letters = Letters()
@@ -60,9 +69,10 @@ def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
         assert index.sync(find_notes(tmp_path)).embedded == 2
     with opened(tmp_path, letters) as index:
         report = index.sync(find_notes(tmp_path))
-        assert (len(report.indexed), report.embedded) == (2, 0)
+        assert (report.indexed, report.unchanged, report.embedded) == ((), 2, 0)
+        assert index.count().vectors == 2
     assert letters.asked == ["the lamp", "the tea"]
-    db = apsw.Connection(str(tmp_path / "state" / "main.sqlite"))
+    db = apsw.Connection(str(tmp_path / "state" / "main.sqlite-vectors"))
     rows = db.execute("SELECT provider, model, dims, COUNT(*) FROM embedding_cache GROUP BY 2")
     assert rows.fetchall() == [("test", "letters", 8, 2), ("test", "others", 8, 2)]
     db.close()
@@ -123,8 +133,7 @@ def test_the_oldest_vectors_go_when_there_are_too_many(tmp_path: Path) -> None:
     with opened(tmp_path, letters, max_cached=10) as index:
         assert index.sync(find_notes(tmp_path)).unembedded == 0
         assert index.count().vectors == 30
-        ((held,),) = index.db.execute("SELECT COUNT(*) FROM embedding_cache").fetchall()
-        assert held == 10
+        assert count_kept(tmp_path) == 10
         assert index.sync(find_notes(tmp_path), force=True).embedded == 20
 
 
@@ -137,9 +146,13 @@ def test_progress_is_told_and_ends(tmp_path: Path) -> None:
     assert told == [*((at, 5, f"memory/{at}.md") for at in range(5)), (5, 5, "")]
     told.clear()
     with opened(tmp_path, Letters()) as index:
-        index.sync(find_notes(tmp_path), progress=lambda *step: told.append(step))
+        index.sync(find_notes(tmp_path), force=True, progress=lambda *step: told.append(step))
     assert [done for done, _, _ in told] == list(range(11))
     assert {every for _, every, _ in told} == {10}
+    told.clear()
+    with opened(tmp_path, Letters(name="others")) as index:
+        index.sync(find_notes(tmp_path), progress=lambda *step: told.append(step))
+    assert told == [(0, 1, "vectors"), (1, 1, "")]
 
 
 def test_an_error_that_is_a_bug_is_not_taken_for_an_embedder_that_failed(tmp_path: Path) -> None:
@@ -166,3 +179,60 @@ def test_what_an_embedder_says_is_shown(tmp_path: Path) -> None:
     with opened(tmp_path, Offline()) as index:
         report = index.sync(find_notes(tmp_path))
     assert report.problem == "nobody answers (see that it runs)"
+
+
+def test_a_damaged_index_is_made_anew_without_paying_again(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "- the lamp\n- the tea")
+    letters = Letters()
+    with opened(tmp_path, letters) as index:
+        index.sync(find_notes(tmp_path))
+    for damage in (b"", b"not a database", b"\0" * 9000):
+        (tmp_path / "state" / "main.sqlite").write_bytes(damage)
+        with opened(tmp_path, letters) as index:
+            report = index.sync(find_notes(tmp_path))
+            assert "damaged" in report.rebuilt
+            assert (report.embedded, report.unembedded, index.count().vectors) == (0, 0, 2)
+    assert letters.asked == ["the lamp", "the tea"]
+    assert (tmp_path / "state" / "main.sqlite-vectors").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a database", b"SQLite format 3\0" + b"\7" * 9000])
+def test_damaged_vectors_are_made_again_and_cost_no_word(tmp_path: Path, damage: bytes) -> None:
+    write(tmp_path, "a.md", "- the lamp\n- the tea")
+    letters = Letters()
+    with opened(tmp_path, letters) as index:
+        index.sync(find_notes(tmp_path))
+        (tmp_path / "state" / "main.sqlite-vectors").write_bytes(damage)
+        report = index.sync(find_notes(tmp_path), force=True)
+        assert (report.embedded, report.unembedded, report.problem) == (2, 0, "")
+        assert index.count().vectors == 2
+
+
+def test_models_are_side_by_side_and_words_are_of_none(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "- the lamp\n- the tea")
+    one, other = Letters(), Letters(name="others")
+    with opened(tmp_path, one) as mine, opened(tmp_path, other) as theirs:
+        with opened(tmp_path, None) as plain:
+            assert plain.sync(find_notes(tmp_path)).indexed == ("memory/a.md",)
+            for index in (mine, theirs, mine, theirs, plain):
+                report = index.sync(find_notes(tmp_path))
+                assert (report.indexed, report.rebuilt, report.unembedded) == ((), "", 0)
+            write(tmp_path, "b.md", "- the harbour")
+            assert plain.sync(find_notes(tmp_path)).indexed == ("memory/b.md",)
+            assert plain.count().vectors == 2
+        for index, embedder in ((mine, one), (theirs, other)):
+            assert index.has_vectors(embedder.model)
+            report = index.sync(find_notes(tmp_path))
+            assert (report.indexed, report.embedded, report.unembedded) == ((), 1, 0)
+            assert index.count().vectors == 3
+
+
+def test_vectors_of_a_model_that_came_long_before_go(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "- the lamp")
+    models = [Letters(name=f"letters {number}") for number in range(5)]
+    for embedder in models:
+        with opened(tmp_path, embedder) as index:
+            assert index.sync(find_notes(tmp_path)).embedded == 1
+    with opened(tmp_path, None) as index:
+        held = [index.has_vectors(embedder.model) for embedder in models]
+    assert held == [False, False, True, True, True]

@@ -374,6 +374,42 @@ def test_what_is_asked_while_a_sync_runs_shares_the_next_one(tmp_path: Path) -> 
     run(main)
 
 
+def test_a_search_that_is_overtaken_by_the_end_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unheeding(FakeBackend):
+        def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
+            return super().sync(force=force)
+
+    monkeypatch.setattr(keeper, "_WAITS_S", GUARD_S)
+    backend = Unheeding()
+    backend.let_go.clear()
+
+    async def main() -> None:
+        place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 0}})
+        memory = AgentMemory(place, backend=lambda: backend)
+        answers: list[str] = []
+
+        async def ask() -> None:
+            try:
+                await memory.search("anything")
+            except StoreError as exc:
+                answers.append(str(exc))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask())
+            await until(backend.entered.is_set)
+            closing = group.create_task(memory.close())
+            await until(lambda: memory._is_closed)
+            backend.let_go.set()
+            await closing
+        assert answers == ["the memory of main was closed"]
+        assert (backend.asks, backend.closed) == ([], 1)
+        assert memory._answering is None
+
+    run(main)
+
+
 def test_who_stops_waiting_does_not_stop_the_sync(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()

@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from homarus.app import App, open_app
 from homarus.core.message import ToolCall
 from homarus.policy.decide import Verdict
@@ -38,5 +40,47 @@ def test_an_agent_writes_a_note_and_finds_it_again(tmp_path: Path) -> None:
             denied = await use(app, GROUP, "memory_search", query="What is the boat called?")
             assert denied["disabled"] and "Plankton" not in str(denied)
             assert "Plankton" not in await use(app, GROUP, "memory_get", path=done["path"])
+
+    asyncio.run(main())
+
+
+def test_a_program_that_is_about_to_end_watches_nothing_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        stopped = asyncio.Event()
+        usual, found = App.stop, list[Any]()
+
+        def stop(app: App) -> None:
+            usual(app)
+            stopped.set()
+
+        async def live_run(app: App) -> None:
+            await stopped.wait()  # and only then it remembers something
+            await use(app, MAIN, "memory_write", text="Ada's boat is called Plankton.")
+            found.append(await use(app, MAIN, "memory_search", query="What is the boat called?"))
+
+        monkeypatch.setattr(App, "stop", stop)
+        async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
+            group: asyncio.TaskGroup = app._group
+            group.create_task(live_run(app))
+        assert "Plankton" in found[0]["results"][0]["snippet"]
+
+    asyncio.run(main())
+
+
+def test_a_conversation_that_begins_has_the_notes_indexed_aside(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
+            agent = app.agent("main")
+            app.memories.touch(agent)  # there is nothing to remember
+            assert app.memories._memories is None
+            agent.workspace.mkdir(parents=True, exist_ok=True)
+            (agent.workspace / "MEMORY.md").write_text("- A walrus.\n", encoding="utf-8")
+            app.memories.touch(agent)
+            assert app.memories._memories is None, "nobody waits for it"
+            database = app.paths.state / "memory" / "main.sqlite"
+            while not database.exists():  # noqa: ASYNC110 - another thread makes it
+                await asyncio.sleep(0.01)
 
     asyncio.run(main())

@@ -159,3 +159,29 @@ def test_an_empty_workspace_has_no_answers(tmp_path: Path) -> None:
     with Memory(tmp_path, tmp_path / "i.sqlite") as memory:
         assert memory.sync().lines == 0
         assert memory.search("anything") == []
+
+
+TINY = {
+    "2026_11_15": "# 2026-11-15\n\n- The zebra of Kiel is called Otto\n- The router hums at night",
+    "facts": "# Facts\n\n- Kiel zebra\n- Prefers tea over coffee",
+}
+
+
+@pytest.mark.parametrize("mode", ["lines", "passages"])
+@pytest.mark.parametrize("question", ["hello there", "quantum chromodynamics", "who is it?", "?!"])
+def test_what_nothing_speaks_for_is_not_found(tmp_path: Path, question: str, mode: str) -> None:
+    with opened(tmp_path, **TINY) as memory:
+        assert memory.search(question, Ask("lines" if mode == "lines" else "passages")) == []
+
+
+def test_a_heading_is_found_by_its_own_words_only(tmp_path: Path) -> None:
+    with opened(tmp_path, **TINY) as memory:
+        assert not [one for one in memory.search("router") if one.snippet.startswith("#")]
+        assert [one for one in memory.search("facts") if one.snippet == "# Facts"]
+
+
+def test_words_that_no_line_has_make_a_hit_less_certain(tmp_path: Path) -> None:
+    with opened(tmp_path, **TINY) as memory:
+        whole = memory.search("zebra Kiel")[0].score
+        half = memory.search("zebra chromodynamics lectures")[0].score
+    assert half < whole - 0.05

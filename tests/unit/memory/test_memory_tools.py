@@ -213,6 +213,13 @@ def test_where_memory_is_denied_or_off_or_broken_the_model_is_told(tmp_path: Pat
     }
 
 
+def test_a_question_without_words_is_none(tmp_path: Path) -> None:
+    memory = Scripted(at(tmp_path / "ws"))
+    for query in ("", " \n\t"):
+        assert use(memory, MAIN, "memory_search", query=query).is_error
+    assert not memory.asked
+
+
 def test_a_rule_may_keep_one_channel_away(tmp_path: Path) -> None:
     rule = {"action": "deny", "match": {"channel": "irc"}}
     place = at(tmp_path / "ws", qmd={"scope": {"default": "allow", "rules": [rule]}})
@@ -239,6 +246,9 @@ def test_a_note_is_read_in_parts_that_are_whole_json(tmp_path: Path) -> None:
         lines += given["text"].count("\n") + 1
         start = given.get("nextFrom", 0)
     assert lines == 6_000
+    (memory.place.workspace / "memory/odd.md").write_text("\x01" * 30_000 + "\nend")
+    given = told(memory, MAIN, "memory_get", path="memory/odd.md")
+    assert given["text"].startswith("\x01") and given["nextFrom"] == 2
 
 
 def test_what_is_written_is_told_with_where_it_stands(tmp_path: Path) -> None:
@@ -311,6 +321,7 @@ def test_nobody_writes_into_the_notes_of_others_or_learns_what_stands_there(
             "memory/2026-04-15.md",
             "bank/x.md",
             "memory/chats/x.md",
+            "memory/shared/x.md",
             *of_ann,
         ):
             given = use(memory, key, "memory_write", text=secret, path=path)
@@ -319,7 +330,7 @@ def test_nobody_writes_into_the_notes_of_others_or_learns_what_stands_there(
         assert len(answers) == 2, answers  # of a path that leads up, another
     assert {file: file.read_bytes() for file in memory.place.workspace.rglob("*.md")} == before
     assert told(memory, BOB, "memory_write", text=secret)["added"]
-    assert told(memory, GROUP, "memory_write", text="x", path="memory/shared/x.md")["added"]
+    assert told(memory, MAIN, "memory_write", text="x", path="memory/shared/x.md")["added"]
     own = f"{folder_of(heard_by(GROUP))}/people.md"
     assert told(memory, GROUP, "memory_write", text="x", path=own)["path"] == own
     assert told(memory, MAIN, "memory_write", text="x", path=ann)["added"]

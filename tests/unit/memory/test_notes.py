@@ -333,6 +333,16 @@ def test_a_folder_that_leads_out_is_not_written_through(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
+def test_a_workspace_may_be_a_link_and_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "my notes ☃").mkdir()
+    (tmp_path / "way in").symlink_to("my notes ☃")
+    linked = at(tmp_path / "way in")
+    written = write_note(linked, "Ada likes tea.", "memory/people.md")
+    assert read_excerpt(linked, written.path).text == "- Ada likes tea."
+    assert read_excerpt(linked, f"{linked.workspace}/memory/people.md").path == written.path
+    assert (tmp_path / "my notes ☃" / "memory" / "people.md").exists()
+
+
 def test_without_a_workspace_it_is_told(tmp_path: Path) -> None:
     place = at(tmp_path / "ws")
     place.workspace.rmdir()
@@ -365,3 +375,28 @@ def test_a_folder_swapped_for_a_link_at_any_moment_gives_nothing_away(place: Pla
     finally:
         done.set()
         swapping.join()
+
+
+def test_a_note_swapped_for_a_link_at_any_moment_is_not_written_through(place: Place) -> None:
+    notes, outside = place.workspace / "memory", place.workspace.parent / "outside"
+    note, other = notes / "race.md", notes / "other"
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            other.symlink_to(outside / "secret.md")
+            other.replace(note)
+            other.write_text("mine\n")
+            other.replace(note)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for turn in range(200):
+            with suppress(ToolError):
+                write_note(place, f"turn {turn}", "memory/race.md")
+    finally:
+        done.set()
+        swapping.join()
+    assert [file.read_text() for file in outside.iterdir()] == [SECRET]
+    assert SECRET not in note.read_text()

@@ -1,3 +1,4 @@
+import json
 import logging
 import threading
 import time
@@ -10,6 +11,7 @@ import pytest
 
 from homarus.core.errors import StoreError
 from homarus.memory.base import Ask
+from homarus.memory.export import exports_folder
 from homarus.memory.qmd.backend import Qmd
 from homarus.memory.view import View
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd
@@ -352,3 +354,14 @@ def test_who_waits_for_an_update_can_be_told_to_stop(tmp_path: Path) -> None:
 
     with opened(fake) as qmd, pytest.raises(StoreError, match="was closed"):
         qmd.sync(force=True, progress=closed)
+
+
+def test_a_conversation_that_cannot_be_written_out_is_named(tmp_path: Path) -> None:
+    fake = fake_qmd(tmp_path, sessions={"enabled": True})
+    fake.place.transcripts.mkdir(parents=True)
+    line = {"type": "message", "id": "a", "message": {"role": "user", "content": "A red kayak."}}
+    (fake.place.transcripts / "s-1.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    (exports_folder(fake.place) / "s-1.md").mkdir(parents=True)
+    with opened(fake) as qmd:
+        (skipped,) = qmd.sync(force=True).skipped
+    assert skipped.path == "qmd/sessions/s-1.md" and skipped.why

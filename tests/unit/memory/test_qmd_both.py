@@ -109,6 +109,23 @@ def test_what_was_written_meanwhile_is_found_by_the_one_behind(fake: FakeQmd) ->
         assert memory.search("zebra", Ask()).results[0].path == "memory/new.md"
 
 
+def test_one_that_was_stopped_does_not_begin_the_one_behind(fake: FakeQmd) -> None:
+    opened: list[Backend] = []
+
+    def behind() -> Backend:
+        opened.append(Builtin(fake.place))
+        return opened[-1]
+
+    with closing(Both(Qmd(fake.place), behind)) as memory:
+        memory.sync()
+        memory.stop()
+        with pytest.raises(StoreError, match="stopped"):
+            memory.search("boat", Ask())
+        with pytest.raises(StoreError, match="stopped"):
+            memory.sync(force=True)
+    assert not opened
+
+
 def test_when_neither_can_answer_the_error_is_the_last_ones(fake: FakeQmd) -> None:
     def broken() -> Backend:
         raise StoreError("the disk is gone")

@@ -14,7 +14,6 @@ from homarus.memory.qmd.collections import (
     collections_of,
     find_document,
     read_document,
-    resolve,
 )
 from homarus.memory.qmd.program import Program
 from homarus.memory.qmd.registry import Registry
@@ -87,9 +86,9 @@ def test_a_result_is_a_file_of_its_collection(tmp_path: Path) -> None:
     for name in ("MEMORY.md", "memory/a b/ü.md", "docs/x.md"):
         note(tmp_path, name)
     workspace = tmp_path / "ws"
-    assert resolve(place, "qmd/memory-root/MEMORY.md") == workspace / "MEMORY.md"
-    assert resolve(place, "qmd/memory-dir/a b/ü.md") == workspace / "memory/a b/ü.md"
-    assert resolve(place, "qmd/docs/x.md") == workspace / "docs/x.md"
+    assert find_document(place, "qmd/memory-root/MEMORY.md").file == workspace / "MEMORY.md"
+    assert find_document(place, "qmd/memory-dir/a b/ü.md").file == workspace / "memory/a b/ü.md"
+    assert find_document(place, "qmd/docs/x.md").file == workspace / "docs/x.md"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_nothing_else_is(tmp_path: Path, path: str) -> None:
     (memory / "folder.md").mkdir()
     os.mkfifo(memory / "pipe.md")
     with pytest.raises(NotFound):
-        resolve(place, path)
+        find_document(place, path)
 
 
 def test_who_may_see_a_file_is_told_by_where_it_is(tmp_path: Path) -> None:

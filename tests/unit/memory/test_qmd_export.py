@@ -179,7 +179,7 @@ def test_one_that_cannot_be_written_is_named_and_the_others_are(tmp_path: Path) 
     (exports_folder(place) / "s-1.md").mkdir(parents=True)
     done = export_sessions(place, NOW_MS)
     assert done.written == ("s-2.md",)
-    assert [one.partition(":")[0] for one in done.failed] == ["s-1.md"]
+    assert [one.path for one in done.failed] == ["s-1.md"] and done.failed[0].why
     blocked = place_at(tmp_path, {"exportDir": str(tmp_path / "agents/main/qmd/exported.json/x")})
     with pytest.raises(StoreError, match="cannot be made"):
         export_sessions(blocked, NOW_MS)

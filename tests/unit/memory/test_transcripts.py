@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from homarus.memory.transcripts import (
     wants_sessions,
 )
 from homarus.memory.view import EVERYTHING, PRIVATE, audience_of, view_for
+from homarus.store.place import Stamp
 
 NOW_MS = 1_790_000_000_000
 DAY_MS = 86_400_000
@@ -300,7 +302,7 @@ def test_the_main_talk_is_private_and_a_group_has_its_own(tmp_path: Path) -> Non
     for name in ("s1", "s2", "s3", "s4"):
         put(place, f"{name}.jsonl", [said("user", f"words of {name}")])
     claim(place, **{"agent:main:main": "s1", GROUP: "s2", DIRECT: "s3"})
-    found = {one.session_id: one for one in Transcripts(place).find(NOW_MS)}
+    found = {one.file.stem: one for one in Transcripts(place).find(NOW_MS)}
     assert found["s1"].audience == PRIVATE
     assert view_for(GROUP).shows(found["s2"].audience)
     assert not view_for(GROUP).shows(found["s1"].audience)
@@ -313,7 +315,7 @@ def test_a_talk_without_a_key_is_for_the_agents_own_person_only(tmp_path: Path) 
     place = place_at(tmp_path)
     put(place, "s9.jsonl", [said("user", "whose words?")])
     (one,) = Transcripts(place).find(NOW_MS)
-    assert (one.audience, one.key) == (UNCLAIMED, "")
+    assert one.audience == UNCLAIMED
     assert view_for("agent:main:main").shows(one.audience)
     for key in (GROUP, DIRECT, "agent:main:cron:job", "unknown", "unclaimed", "global"):
         assert not view_for(key).shows(one.audience)
@@ -394,7 +396,7 @@ def test_what_is_older_than_the_retention_is_forgotten_by_its_last_message(tmp_p
     place = place_at(tmp_path)
     put(place, "old.jsonl", [header(), said("user", "long ago", NOW_MS - 31 * DAY_MS)])
     put(place, "new.jsonl", [header(), said("user", "lately", NOW_MS - 29 * DAY_MS)])
-    assert [one.session_id for one in Transcripts(place).find(NOW_MS)] == ["new"]
+    assert [one.path for one in Transcripts(place).find(NOW_MS)] == ["sessions/new.md"]
     forever = place_at(tmp_path, qmd={"sessions": {"retentionDays": 0}})
     assert len(Transcripts(forever).find(NOW_MS)) == 2
 
@@ -451,6 +453,46 @@ def test_the_index_has_past_talks_and_forgets_those_that_are_gone(tmp_path: Path
         (place.transcripts / "s1.jsonl").unlink()
         file.unlink()
         assert index.sync(finder.notes({}, NOW_MS)).removed == ("sessions/s1.md",)
+
+
+def test_what_is_forgotten_is_not_read_again_while_it_stays_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_at(tmp_path)
+    put(place, "old.jsonl", [header(), said("user", "long ago", NOW_MS - 31 * DAY_MS)])
+    put(place, "new.jsonl", [header(), said("user", "lately")])
+    read: list[str] = []
+    usual = transcripts._read_span
+
+    def counted(file: Path, stamp: Stamp) -> tuple[int, int]:
+        read.append(file.name)
+        return usual(file, stamp)
+
+    monkeypatch.setattr(transcripts, "_read_span", counted)
+    found = Transcripts(place)
+    for _ in range(3):
+        assert len(found.find(NOW_MS)) == 1
+    assert read == ["new.jsonl", "old.jsonl"]
+    assert find_transcript(place, "sessions/nobody.md") is None
+    assert len(read) == 2
+
+
+def test_two_threads_may_look_for_them_at_the_same_time(tmp_path: Path) -> None:
+    place = place_at(tmp_path, qmd={"sessions": {"retentionDays": 0}})
+    for number in range(20):
+        put(place, f"s{number}.jsonl", [said("user", f"words {number}")])
+    found = Transcripts(place)
+
+    def look(thread: int) -> None:
+        for turn in range(30):
+            name = f"t{thread}-{turn}.jsonl"
+            put(place, name, [said("user", "new")])
+            names = {one.file.name for one in found.find(NOW_MS)}
+            assert name in names
+            (place.transcripts / name).unlink()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(look, range(2))) == [None, None]
 
 
 def test_a_note_is_its_rendered_text_and_every_line_of_it_can_be_shown(tmp_path: Path) -> None:

@@ -77,6 +77,37 @@ def test_a_question_does_not_wait_for_long() -> None:
     assert turns.failure is None
 
 
+def test_who_indexes_waits_for_the_name_of_the_model_and_who_asks_does_not() -> None:
+    class Pondering:
+        """A service has to be asked which model it is."""
+
+        entered, told = threading.Event(), threading.Event()
+
+        @property
+        def model(self) -> Model:
+            self.entered.set()
+            assert self.told.wait(GUARD_S)
+            return Model("fake", "gated", 1)
+
+        def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return [[1.0] for _ in texts]
+
+    turns = Turns(Steady(Pondering()), patience_s=0.05)
+    found: list[Model] = []
+    first = threading.Thread(target=lambda: found.append(turns.ask_model()))
+    first.start()
+    assert Pondering.entered.wait(GUARD_S)
+    second = threading.Thread(target=lambda: found.append(turns.ask_model()))
+    second.start()
+    with pytest.raises(NoTurn):
+        _ = turns.model
+    Pondering.told.set()
+    for thread in (first, second):
+        thread.join(GUARD_S)
+    assert [one.name for one in found] == ["gated", "gated"] and turns.model is found[0]
+    turns.close()
+
+
 def test_after_a_stop_nothing_is_embedded() -> None:
     inner = Gated()
     turns = Turns(Steady(inner))
@@ -86,6 +117,72 @@ def test_after_a_stop_nothing_is_embedded() -> None:
             work()
     turns.close()
     assert (inner.order, inner.closed) == ([], 1)
+
+
+def test_what_is_not_used_for_a_while_is_closed_and_opens_again() -> None:
+    class Closing(Gated):
+        def close(self) -> None:
+            super().close()
+            self.let_go.set()
+
+    inner = Closing()
+    turns = Turns(Steady(inner), idle_s=0.05)
+    for times in (1, 2):
+        turns.embed_question("x")
+        assert inner.let_go.wait(GUARD_S)
+        inner.let_go.clear()
+        assert inner.closed == times
+    turns.close()
+    assert turns._idle is None
+    assert inner.closed == 3
+
+
+def test_what_is_in_use_is_not_closed() -> None:
+    inner = Gated()
+    turns = Turns(Steady(inner), idle_s=GUARD_S)
+    indexer = threading.Thread(target=turns.embed, args=(["first"],))
+    indexer.start()
+    assert inner.entered.wait(GUARD_S)
+    looking = threading.Thread(target=turns._let_go)  # the time was over while it worked
+    looking.start()
+    inner.let_go.set()
+    indexer.join(GUARD_S)
+    looking.join(GUARD_S)
+    assert inner.closed == 0
+    assert turns._idle is not None and turns._idle.is_alive()
+    turns.close()
+    turns._idle.join(GUARD_S)
+    assert (inner.closed, turns._idle.is_alive()) == (1, False)
+
+
+def test_two_who_ask_for_the_model_do_not_ask_at_the_same_time() -> None:
+    class Asked:
+        """The service has to be asked for its model."""
+
+        def __init__(self) -> None:
+            self.service, self.asked = Gated(), 0
+
+        @property
+        def model(self) -> Model:
+            self.asked += 1
+            self.service.embed([])
+            return Model("fake", "asked", 1)
+
+        def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return self.service.embed(texts)
+
+    inner = Asked()
+    turns = Turns(Steady(inner), patience_s=0.05)
+    indexer = threading.Thread(target=lambda: turns.model)
+    indexer.start()
+    assert inner.service.entered.wait(GUARD_S)
+    with pytest.raises(NoTurn):
+        _ = turns.model
+    inner.service.let_go.set()
+    indexer.join(GUARD_S)
+    assert turns.model.name == "asked"
+    assert inner.asked == 1
+    turns.close()
 
 
 def test_the_model_is_known_for_good_once_it_was_told() -> None:

@@ -14,10 +14,10 @@ from homarus.core.silence import SILENT_WORD
 from homarus.sessions.usage import fresh_tokens
 
 TOOL: Final = "memory_write"
-_DATE = "YYYY-MM-DD"
+_DATE, _FOLDER = "YYYY-MM-DD", "{folder}"
 _BY_HAND = (
-    f"Append what is not written down yet to memory/{_DATE}.md, in short lines that make sense by "
-    f"themselves; make the folder and the file when they are missing, and change nothing that "
+    f"Append what is not written down yet to {_FOLDER}/{_DATE}.md, in short lines that make sense "
+    f"by themselves; make the folder and the file when they are missing, and change nothing that "
     f"stands there."
 )
 _BY_TOOL = (
@@ -58,9 +58,13 @@ def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -
     return not isinstance(done, int) or done != compactions(data)
 
 
-def prompt(rules: Compaction, today: str, *, by_tool: bool = False) -> str:
-    """What the agent is asked; `today` is the person's date, as 2026-01-31."""
-    usual = _PROMPT.replace("{how}", _BY_TOOL if by_tool else _BY_HAND)
+def prompt(rules: Compaction, today: str, *, by_tool: bool = False, folder: str = "memory") -> str:
+    """What the agent is asked; `today` is the person's date, as 2026-01-31.
+
+    `folder` is where the conversation's own notes are, for who has no tool that knows it.
+    """
+    how = _BY_TOOL if by_tool else _BY_HAND.replace(_FOLDER, folder)
+    usual = _PROMPT.replace("{how}", how)
     asked = rules.memory_flush.prompt or usual
     if SILENT_WORD not in asked:
         asked = (

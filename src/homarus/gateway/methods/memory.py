@@ -59,12 +59,12 @@ async def search(call: Call, params: SearchParams) -> Json:
     from homarus.memory.base import Ask
     from homarus.memory.wire import answer_json
 
-    usual = memory.place.search.query
+    place, least = memory.place, params.min_score
     ask = Ask(
         mode=params.mode,
-        max_results=params.max_results or usual.max_results,
+        max_results=params.max_results or place.max_results,
         max_injected_chars=params.max_chars,
-        min_score=usual.min_score if params.min_score is None else params.min_score,
+        min_score=place.search.query.min_score if least is None else least,
     )
     return answer_json(await memory.search(params.query, ask))
 

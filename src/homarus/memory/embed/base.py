@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 from homarus.core.value import dataclass
 
 TEXTS_AT_ONCE: Final = 64
+MAX_TEXT_CHARS: Final = 16_000  # more of one text is looked at by no model here
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """One call of a service that embeds. `cost_usd` is 0 where it is free, or not known.
+    """One call of a service that embeds. `cost_usd` is by its list price; 0: free, or not known.
 
     `guessed` says that the service did not tell how many tokens it took.
     """
@@ -76,9 +77,18 @@ class Asks(Protocol):
 
 @runtime_checkable
 class Closes(Protocol):
-    """An embedder that holds connections."""
+    """An embedder that holds connections or weights. Used again, it opens them anew."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Stops(Protocol):
+    """An embedder that may take long, and can be cut short from another thread."""
+
+    def stop(self) -> None:
+        """What runs ends now, with an error; nothing more begins until it was closed."""
+        ...
 
 
 @runtime_checkable
@@ -99,6 +109,11 @@ def embed_question(embedder: Embedder, text: str) -> list[float]:
 def texts_at_once(embedder: Embedder) -> int:
     """How many texts to hand over at once."""
     return embedder.texts_at_once if isinstance(embedder, TakesMany) else TEXTS_AT_ONCE
+
+
+def readable(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
+    """What is looked at of a text: whole characters (half a pair is none), and not too many."""
+    return text[:max_chars].encode("utf-8", "replace").decode("utf-8")
 
 
 def close(embedder: object) -> None:

@@ -6,6 +6,7 @@ alone. One that is named and cannot be had is replaced by `fallback`, and that i
 Nothing heavy is loaded and nobody is asked before the first text is embedded.
 """
 
+import importlib
 import importlib.util
 import logging
 from collections.abc import Callable, Mapping
@@ -16,20 +17,19 @@ from urllib.parse import urlsplit
 
 from homarus.config.memory import Batch, Embedding
 from homarus.config.memory import Remote as RemoteSettings
-from homarus.config.paths import expand
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError, MissingExtra, UserError
 from homarus.core.value import dataclass
 from homarus.memory.base import Fallback
-from homarus.memory.embed import gemini, ollama, openai, voyage
 from homarus.memory.embed.base import Embedder, Paying, Telling, unpaid
 from homarus.memory.embed.keys import given_key
 from homarus.memory.embed.link import Access
-from homarus.memory.embed.remote import QUESTION_S, Hosted, Limits, Remote, Wire
+from homarus.memory.embed.remote import QUESTION_S, Hosted, Remote, Vendor
 from homarus.memory.embed.steady import Steady
 from homarus.memory.place import Place
 
 AUTO: Final[tuple[Embedding, ...]] = ("local", "openai", "gemini", "voyage", "wordllama")
+_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 _WORDS_ONLY = "notes are searched by their words"
 _log = logging.getLogger(__name__)
 
@@ -56,58 +56,6 @@ class Chosen:
     sent_to: str = ""
     fallback: Fallback | None = None
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Vendor:
-    """A service with its tables."""
-
-    name: str
-    base_url: str
-    default: str
-    models: Mapping[str, tuple[int, float]]
-    limits: Limits
-    wire: Callable[[str, bool], Wire]
-    fix: str = ""
-
-
-_VENDORS: Final[Mapping[str, _Vendor]] = {
-    "openai": _Vendor(
-        "OpenAI",
-        openai.BASE_URL,
-        openai.DEFAULT,
-        openai.MODELS,
-        openai.LIMITS,
-        openai.OpenAIWire,
-        "OPENAI_API_KEY",
-    ),
-    "gemini": _Vendor(
-        "Google",
-        gemini.BASE_URL,
-        gemini.DEFAULT,
-        gemini.MODELS,
-        gemini.LIMITS,
-        lambda model, _own: gemini.GeminiWire(model),
-        "GEMINI_API_KEY",
-    ),
-    "voyage": _Vendor(
-        "Voyage",
-        voyage.BASE_URL,
-        voyage.DEFAULT,
-        voyage.MODELS,
-        voyage.LIMITS,
-        lambda model, _own: voyage.VoyageWire(model),
-        "VOYAGE_API_KEY",
-    ),
-    "ollama": _Vendor(
-        "Ollama",
-        ollama.BASE_URL,
-        ollama.DEFAULT,
-        ollama.MODELS,
-        ollama.LIMITS,
-        lambda model, _own: ollama.OllamaWire(model),
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +162,7 @@ def _local(wish: _Wish) -> _Had:
 
     place = wish.place
     if path := place.search.local.model_path:
-        return _Had(open_onnx(_path(place, path)), f"local.modelPath is {path}")
+        return _Had(open_onnx(place.file(path)), f"local.modelPath is {path}")
     folder = minilm.find(_weights_cache(place)) or minilm.find(place.models_cache)
     if folder is None:
         raise UserError(
@@ -236,18 +184,14 @@ def _fastembed(wish: _Wish) -> _Had:
     place, search = wish.place, wish.place.search
     path = search.local.model_path if wish.own else None
     name = (search.model if wish.own else None) or DEFAULT
-    folder = _path(place, path) if path else None
+    folder = place.file(path) if path else None
     cache_dir = _weights_cache(place) / "fastembed"
     return _Had(FastEmbed(name, cache_dir, folder), f"{name} runs on this machine")
 
 
 def _weights_cache(place: Place) -> Path:
     named = place.search.local.model_cache_dir
-    return _path(place, named) if named else place.models_cache
-
-
-def _path(place: Place, written: str) -> Path:
-    return expand(written, place.home) if written.startswith("~") else place.workspace / written
+    return place.file(named) if named else place.models_cache
 
 
 _BUILT: Final[Mapping[str, Callable[[_Wish], _Had]]] = {
@@ -260,14 +204,19 @@ _BUILT: Final[Mapping[str, Callable[[_Wish], _Had]]] = {
 # Elsewhere
 
 
+def _vendor(provider: str) -> Vendor:
+    vendor: Vendor = importlib.import_module(f"homarus.memory.embed.{provider}").VENDOR
+    return vendor
+
+
 def _remote(wish: _Wish) -> _Had:
-    vendor, search = _VENDORS[wish.provider], wish.place.search
+    vendor, search = _vendor(wish.provider), wish.place.search
     access = _access(wish, vendor)
     own_service = _host(access.base_url) == _host(vendor.base_url)
-    if access.key is None and own_service and vendor.fix:
+    if access.key is None and own_service and vendor.key_name:
         raise UserError(
             f"there is no key for {wish.provider}",
-            fix=f"set {vendor.fix}, or memorySearch.remote.apiKey",
+            fix=f"set {vendor.key_name}, or memorySearch.remote.apiKey",
         )
     model = _named(search.model if wish.own else None, vendor, wish.provider)
     # Who stands in for OpenAI may call another model by the name of one of OpenAI's.
@@ -287,28 +236,30 @@ def _remote(wish: _Wish) -> _Had:
     if hosted.batch.enabled and wire.jobs is None:
         wish.tell(f"memory: {wish.provider} at {_host(access.base_url)} has no batch service")
     embedder = Remote(hosted, wire, paid=wish.paid, tell=wish.tell, clock=wish.clock)
-    why = f"{model} of {vendor.name}"
+    why = f"{model} of {vendor.name if own_service else _host(access.base_url)}"
     if access.key is not None:
         why = f"{why}, by the key in {access.key.where}"
     return _Had(embedder, why, "" if _is_here(access.base_url) else _host(access.base_url))
 
 
-def _access(wish: _Wish, vendor: _Vendor) -> Access:
-    """The address, headers and key: `remote` of the config before what chat has."""
+def _access(wish: _Wish, vendor: Vendor) -> Access:
+    """The address, headers and key: `remote` of the config before what chat has.
+
+    What chat has is for the vendor, and for the address that chat has: nobody else gets it.
+    """
     found = wish.place.access(wish.provider)
     remote = wish.place.search.remote if wish.own else RemoteSettings.model_construct()
     base_url = (remote.base_url or found.base_url or vendor.base_url).strip()
-    if wish.provider == "gemini":
-        base_url = gemini.base_of(base_url)
-    elif wish.provider == "ollama":
-        base_url = ollama.root_of(base_url)
+    if _origin(base_url) not in {_origin(found.base_url), _origin(vendor.base_url)}:
+        found = Access()
+    base_url = vendor.root(base_url)
     key = found.key
     if remote.api_key and remote.api_key.strip():
         key = given_key("memorySearch.remote.apiKey", remote.api_key.strip())
     return Access(base_url, {**found.headers, **remote.headers}, key)
 
 
-def _named(written: str | None, vendor: _Vendor, provider: str) -> str:
+def _named(written: str | None, vendor: Vendor, provider: str) -> str:
     """The model's name as the service knows it; people write the provider before it, too."""
     name = (written or vendor.default).strip()
     for before in (f"{provider}/", "models/", "google/" if provider == "gemini" else ""):
@@ -326,6 +277,15 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or url
     except ValueError:
         return url
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """Who is at an address, and how they are spoken to."""
+    try:
+        parts = urlsplit(url.strip())
+        return parts.scheme, parts.hostname or url, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:  # then nobody answers, either
+        return "", url, None
 
 
 def _is_here(url: str) -> bool:

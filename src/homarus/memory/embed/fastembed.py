@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from homarus.core.errors import MissingExtra, StoreError, UnknownName, Unreachable
 from homarus.core.text import nearest, one_line
-from homarus.memory.embed.base import Model
+from homarus.memory.embed.base import Model, readable
+from homarus.memory.embed.onnx import Reading, give_back
 
 DEFAULT: Final = "BAAI/bge-small-en-v1.5"
 _BATCH = 16
@@ -42,11 +43,16 @@ class FastEmbed:
         """Vectors of notes."""
         if not texts:
             return []
-        return _listed(self._model.passage_embed(list(texts), batch_size=_BATCH))
+        return _listed(self._model.passage_embed(list(map(readable, texts)), batch_size=_BATCH))
 
     def embed_question(self, text: str) -> list[float]:
         """The vector of a question."""
-        return _listed(self._model.query_embed(text))[0]
+        return _listed(self._model.query_embed(readable(text)))[0]
+
+    def close(self) -> None:
+        """Let go of the weights."""
+        self.__dict__.pop("_model", None)
+        give_back()
 
     @cached_property
     def _described(self) -> dict[str, Any]:
@@ -75,7 +81,8 @@ class FastEmbed:
                     raise StoreError(f"there is no {self._folder / name}", fix=fix)
             options["specific_model_path"] = str(self._folder)
         try:
-            return TextEmbedding(described["model"], str(self._cache_dir), **options)
+            with Reading(self._folder or self._cache_dir):
+                return TextEmbedding(described["model"], str(self._cache_dir), **options)
         except (OSError, ValueError) as exc:
             raise Unreachable(
                 f"fastembed cannot have {self._name}: {one_line(str(exc), 200)}",

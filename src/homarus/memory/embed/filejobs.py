@@ -41,13 +41,11 @@ class _Job(Part):
 class _Response(Part):
     status_code: int = 0
     body: Any = None
-    message: Any = None
 
 
 class _Line(Part):
     custom_id: str
     response: _Response | None = None
-    error: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,19 +19,16 @@ from homarus.memory.embed.jobs import (
     checked_id,
 )
 from homarus.memory.embed.link import Link
-from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.remote import Kind, Limits, Vendor
 
-BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
-DEFAULT: Final = "gemini-embedding-001"
 # Numbers of a vector, and USD per million tokens. 001 makes 3,072 numbers unless it is asked for
 # fewer; the first 768 are nearly as good, and four times as many lines fit into memory.
-MODELS: Final[Mapping[str, tuple[int, float]]] = {
+_MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "gemini-embedding-001": (768, 0.15),
-    "text-embedding-004": (768, 0.0),
 }
 _SHORTENED: Final = frozenset({"gemini-embedding-001"})
 # 100 texts; 2,048 tokens for one, and what is beyond is not looked at.
-LIMITS: Final = Limits(max_texts=100, max_chars=200_000, max_text_chars=8_000)
+_LIMITS: Final = Limits(max_texts=100, max_chars=200_000, max_text_chars=8_000)
 _KINDS: Mapping[Kind, str] = {"note": "RETRIEVAL_DOCUMENT", "question": "RETRIEVAL_QUERY"}
 _MAX_INLINE_BYTES = 18 << 20  # Google takes 20 MB with a job
 _OVER = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"})
@@ -109,7 +106,7 @@ class GeminiWire:
             "taskType": _KINDS[kind],
         }
         if self.model in _SHORTENED:
-            asked["outputDimensionality"] = MODELS[self.model][0]
+            asked["outputDimensionality"] = _MODELS[self.model][0]
         return asked
 
     def read(self, data: bytes) -> Read:
@@ -137,11 +134,10 @@ class GeminiJobs:
         batch = {"displayName": "memory", "inputConfig": {"requests": {"requests": asked}}}
         path = f"/models/{self.wire.model}:asyncBatchEmbedContent"
         told = read_part(_Operation, await ask_json(link, "POST", path, {"batch": batch}))
-        return checked_id(told.name.removeprefix("batches/"))
+        return _id_of(told)
 
     async def look(self, link: Link, job: str) -> Look:
-        """How it is doing. The answer of one that is over is large, and read by `results`."""
-        # The state of a job comes with all of its vectors: there is no smaller question.
+        """How it is doing: one that is over says so with all of its vectors."""
         data = await ask_whole(link, "GET", f"/batches/{checked_id(job)}", self.max_texts)
         told = read_part(_Operation, data)
         state = told.metadata.state if told.metadata else ""
@@ -150,12 +146,11 @@ class GeminiJobs:
             return Look(over=False)
         trouble = one_line(json.dumps(told.error), 160) if told.error else f"it is {state}"
         output = (told.metadata and told.metadata.output) or told.response
-        return Look(over=True, output=job if output else "", trouble=trouble)
+        return Look(over=True, output=data.decode() if output else "", trouble=trouble)
 
     async def results(self, link: Link, look: Look, parts: Parts) -> dict[int, Read]:
         """The parts of which every text has its vector."""
-        data = await ask_whole(link, "GET", f"/batches/{look.output}", self.max_texts)
-        told = read_part(_Operation, data)
+        told = read_part(_Operation, look.output)
         output = (told.metadata and told.metadata.output) or told.response
         held = output.inlinedEmbedContentResponses if output else None
         lines = held.inlinedResponses if held else ()
@@ -168,7 +163,7 @@ class GeminiJobs:
             at += len(part)
             if read:
                 found[number] = read
-        await ask_briefly(link, "DELETE", f"/batches/{look.output}")
+        await ask_briefly(link, "DELETE", f"/batches/{_id_of(told)}")
         if not found:
             raise ValueError(_first_error(lines))
         return found
@@ -176,6 +171,10 @@ class GeminiJobs:
     async def cancel(self, link: Link, job: str) -> None:
         """Call a job off."""
         await ask_json(link, "POST", f"/batches/{checked_id(job)}:cancel", {})
+
+
+def _id_of(told: _Operation) -> str:
+    return checked_id(told.name.removeprefix("batches/"))
 
 
 def _read_lines(lines: Sequence[_Line]) -> Read | None:
@@ -198,3 +197,15 @@ def _first_error(lines: Sequence[_Line]) -> str:
 def base_of(base_url: str) -> str:
     """Google's own address, of one that may name its OpenAI dialect."""
     return base_url.rstrip("/").removesuffix("/openai")
+
+
+VENDOR: Final = Vendor(
+    "Google",
+    "https://generativelanguage.googleapis.com/v1beta",
+    "gemini-embedding-001",
+    _MODELS,
+    _LIMITS,
+    lambda model, _own: GeminiWire(model),
+    key_name="GEMINI_API_KEY",
+    root=base_of,
+)

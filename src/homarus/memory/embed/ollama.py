@@ -7,19 +7,17 @@ from typing import Final
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
 from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.remote import Kind, Limits, Vendor
 
-BASE_URL: Final = "http://127.0.0.1:11434"
-DEFAULT: Final = "nomic-embed-text"
 # Numbers of a vector; nothing is paid. Of another model, the first answer tells.
-MODELS: Final[Mapping[str, tuple[int, float]]] = {
+_MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "nomic-embed-text": (768, 0.0),
     "mxbai-embed-large": (1024, 0.0),
     "all-minilm": (384, 0.0),
     "bge-m3": (1024, 0.0),
     "embeddinggemma": (768, 0.0),
 }
-LIMITS: Final = Limits(max_texts=64, max_chars=100_000, max_text_chars=8_000)
+_LIMITS: Final = Limits(max_texts=64, max_chars=100_000, max_text_chars=8_000)
 # What a model wants to read before a text, as its makers trained it.
 _BEFORE: Mapping[str, Mapping[Kind, str]] = {
     "nomic-embed-text": {"note": "search_document: ", "question": "search_query: "},
@@ -65,3 +63,14 @@ class OllamaWire:
 def root_of(base_url: str) -> str:
     """The server's own address, of one that may name its OpenAI dialect."""
     return base_url.rstrip("/").removesuffix("/v1").removesuffix("/api")
+
+
+VENDOR: Final = Vendor(
+    "Ollama",
+    "http://127.0.0.1:11434",
+    "nomic-embed-text",
+    _MODELS,
+    _LIMITS,
+    lambda model, _own: OllamaWire(model),
+    root=root_of,
+)

@@ -5,7 +5,6 @@ first word's where the folder says so (`1_Pooling/config.json`), or what the mod
 """
 
 import hashlib
-import importlib
 import importlib.util
 import json
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from homarus.core.errors import MissingExtra, StoreError, UserError
 from homarus.core.text import one_line
-from homarus.memory.embed.base import Model
+from homarus.memory.embed.base import Model, readable
 
 _BATCH = 4  # more at once is slower here: short texts are filled up to the longest
 MAX_TOKENS: Final = 256
@@ -64,24 +63,19 @@ class OnnxModel:
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         providers = ["CPUExecutionProvider"]
-        try:
+        with Reading(self._model_file):
             return onnxruntime.InferenceSession(str(self._model_file), options, providers=providers)
-        except _failures() as exc:
-            raise _unreadable(self._model_file, exc) from exc
 
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        text = self._tokenizer_file.read_text(encoding="utf-8", errors="replace")
-        # The library answers what is not a tokenizer with a bare Exception: looked at before.
         try:
-            told = json.loads(text)
-        except ValueError as exc:
-            raise _unreadable(self._tokenizer_file, exc) from exc
-        if not isinstance(told, dict) or not isinstance(told.get("model"), dict):
-            raise _unreadable(self._tokenizer_file, "it has no `model`")
-        made = Tokenizer.from_str(text)
+            text = self._tokenizer_file.read_text(encoding="utf-8", errors="replace")
+        except OSError as exc:  # it was there when this was made
+            raise _unreadable(self._tokenizer_file, exc.strerror) from exc
+        with Reading(self._tokenizer_file):
+            made = Tokenizer.from_str(text)
         made.enable_truncation(MAX_TOKENS)
         made.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - a token of the tokenizer
         return made
@@ -96,15 +90,24 @@ class OnnxModel:
                 vectors[number] = vector
         return vectors
 
+    def close(self) -> None:
+        """Let go of the weights."""
+        for held in ("_session", "_tokenizer"):
+            self.__dict__.pop(held, None)
+        give_back()
+
     def _run(self, texts: list[str]) -> list[list[float]]:
         import numpy as np
 
-        found = self._tokenizer.encode_batch(texts)
+        found = self._tokenizer.encode_batch(list(map(readable, texts)))
         ids = np.array([one.ids for one in found], np.int64)
         mask = np.array([one.attention_mask for one in found], np.int64)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         wanted = {one.name for one in self._session.get_inputs()}
-        hidden = self._session.run(None, {name: given[name] for name in given if name in wanted})[0]
+        if other := wanted - given.keys():
+            raise _unreadable(self._model_file, f"it wants {', '.join(sorted(other))}, too")
+        with Reading(self._model_file):
+            hidden = self._session.run(None, {name: given[name] for name in wanted})[0]
         if hidden.ndim == 2:
             summed = hidden
         elif self._first_word:
@@ -116,11 +119,35 @@ class OnnxModel:
         return made
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What onnxruntime raises: its errors have no base of their own."""
-    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
-    named = (getattr(state, name) for name in dir(state))
-    return tuple(one for one in named if isinstance(one, type) and issubclass(one, Exception))
+class Reading:
+    """What the libraries say of a file that is no model, as one error.
+
+    Those of tokenizers are bare Exceptions, those of onnxruntime have no base of their own.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, _trace: object) -> None:
+        if kind is Exception or type(exc).__module__.startswith("onnxruntime."):
+            raise _unreadable(self._file, exc) from exc
+
+
+def give_back() -> None:
+    """Have what was freed returned to the system.
+
+    glibc keeps about 80 of the 170 MB that a model takes, and more each time, unless it is asked.
+    Other libraries have nothing to call.
+    """
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):
+        return
 
 
 def check_extra() -> None:

@@ -8,18 +8,16 @@ from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
 from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
 from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.remote import Kind, Limits, Vendor
 
-BASE_URL: Final = "https://api.openai.com/v1"
-DEFAULT: Final = "text-embedding-3-small"
 # Numbers of a vector, and USD per million tokens.
-MODELS: Final[Mapping[str, tuple[int, float]]] = {
+_MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "text-embedding-3-small": (1536, 0.02),
     "text-embedding-3-large": (3072, 0.13),
     "text-embedding-ada-002": (1536, 0.10),
 }
 # 2,048 texts and 300,000 tokens are its own limits; 8,192 tokens for one text.
-LIMITS: Final = Limits(max_texts=512, max_chars=400_000, max_text_chars=16_000)
+_LIMITS: Final = Limits(max_texts=512, max_chars=400_000, max_text_chars=16_000)
 
 
 class _Item(Part):
@@ -82,3 +80,14 @@ class OpenAIWire:
 
     def _body(self, texts: Sequence[str]) -> dict[str, Any]:
         return {"model": self.model, "input": list(texts), "encoding_format": "float"}
+
+
+VENDOR: Final = Vendor(
+    "OpenAI",
+    "https://api.openai.com/v1",
+    "text-embedding-3-small",
+    _MODELS,
+    _LIMITS,
+    OpenAIWire,
+    key_name="OPENAI_API_KEY",
+)

@@ -7,15 +7,16 @@ paid is told. It keeps a small event loop of its own, as memory's thread has non
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from homarus.config.memory import Batch
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ContextOverflow, ProviderError
+from homarus.core.errors import ContextOverflow, ProviderError, StoreError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
-from homarus.memory.embed.base import Model, Paid, Paying, Telling, unpaid
+from homarus.memory.embed.base import Model, Paid, Paying, Telling, readable, unpaid
 from homarus.memory.embed.jobs import MAX_JOB_TEXTS, Bundle, Jobs, Read, run_jobs
 from homarus.memory.embed.link import Access, Link, Patience, identity
 
@@ -32,6 +33,7 @@ _MOST_DIMS = 16_384
 _SHORTEST = 1e-150  # what is shorter has too few digits left to point anywhere
 _CHARS_PER_TOKEN = 4
 _MAX_FAILED_JOBS = 2
+_SIZE = Patience(attempts=2, each_s=30.0, whole_s=30.0)  # whoever searches may wait for it, too
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +58,6 @@ class Hosted:
     limits: Limits = Limits()
     batch: Batch = Batch.model_construct()
     question_s: float = QUESTION_S
-    weight: float = 1.0
 
 
 class Wire(Protocol):
@@ -83,6 +84,29 @@ class Wire(Protocol):
         ...
 
 
+def _as_written(url: str) -> str:
+    return url
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """A service: a module of this package has one as `VENDOR`, and is named as the config names it.
+
+    `models` are by name the numbers of a vector, and USD per million tokens. `wire` is given a
+    model, and whether it is the vendor's own service that is asked. `root` is an address as its
+    `wire` wants it.
+    """
+
+    name: str
+    base_url: str
+    default: str
+    models: Mapping[str, tuple[int, float]]
+    limits: Limits
+    wire: Callable[[str, bool], Wire]
+    key_name: str = ""  # without one, no key is needed
+    root: Callable[[str], str] = _as_written
+
+
 class Remote:
     """An embedder whose model runs elsewhere: the texts are sent there."""
 
@@ -98,6 +122,8 @@ class Remote:
         self._hosted, self._wire, self._paid, self._tell = hosted, wire, paid, tell
         self._dims = hosted.dims
         self._runner: asyncio.Runner | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._is_stopped = False
         self._mark = identity(hosted.access)
         self._failed_jobs = 0
         self._open_jobs: dict[str, str] = {}
@@ -115,8 +141,8 @@ class Remote:
         """What the vectors are of. Of a model nobody here knows, the service is asked once."""
         hosted = self._hosted
         if not self._dims:
-            self._run(self._request(["size"], "note", Patience()))
-        return Model(hosted.provider, hosted.model, self._dims, self._mark, hosted.weight)
+            self._run(self._request(["size"], "note", _SIZE))
+        return Model(hosted.provider, hosted.model, self._dims, self._mark)
 
     @property
     def texts_at_once(self) -> int:
@@ -139,8 +165,16 @@ class Remote:
         patience = Patience(attempts=2, each_s=seconds, whole_s=seconds, longest_wait_s=1.0)
         return self._run(self._part([said], "question", patience))[0]
 
+    def stop(self) -> None:
+        """Hang up on a service that takes its time; from another thread."""
+        self._is_stopped = True
+        if running := self._running:
+            with suppress(RuntimeError):  # it has just ended, and its loop was closed
+                running.get_loop().call_soon_threadsafe(running.cancel)
+
     def close(self) -> None:
         """Hang up, and let go of the loop."""
+        self._is_stopped = False
         runner, self._runner = self._runner, None
         if runner is not None:
             with runner:
@@ -149,12 +183,25 @@ class Remote:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(work)
+        try:
+            return self._runner.run(self._heeding(work))
+        except asyncio.CancelledError:
+            raise StoreError(f"{self._hosted.provider} was not waited for: memory ends") from None
+
+    async def _heeding(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it, unless and until `stop` is called."""
+        self._running = asyncio.current_task()
+        try:
+            if self._is_stopped:
+                work.close()
+                raise asyncio.CancelledError
+            return await work
+        finally:
+            self._running = None
 
     def _clean(self, text: str) -> str:
-        """What is sent of a text: whole characters, and no more than are taken."""
-        kept = text.strip()[: self._hosted.limits.max_text_chars]
-        return kept.encode("utf-8", "replace").decode("utf-8")
+        """What is sent of a text; nothing of one that says nothing."""
+        return readable(text.strip(), self._hosted.limits.max_text_chars)
 
     # One request after the other
 

@@ -21,6 +21,7 @@ from homarus.core.errors import (
 from homarus.memory.embed.base import (
     Embedder,
     Model,
+    Stops,
     close,
     embed_question,
     texts_at_once,
@@ -71,6 +72,11 @@ class Steady:
     def embed_question(self, text: str) -> list[float]:
         """The vector of a question."""
         return self._do(lambda: embed_question(self._embedder, text))
+
+    def stop(self) -> None:
+        """Cut short what runs, where that can be done; from another thread."""
+        if isinstance(self._embedder, Stops):
+            self._embedder.stop()
 
     def close(self) -> None:
         """Let go of what it holds."""

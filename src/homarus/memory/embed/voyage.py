@@ -8,12 +8,10 @@ from homarus.core.value import dataclass
 from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
 from homarus.memory.embed.jobs import Jobs, Read
 from homarus.memory.embed.openai import read_list
-from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.remote import Kind, Limits, Vendor
 
-BASE_URL: Final = "https://api.voyageai.com/v1"
-DEFAULT: Final = "voyage-3.5"
-# Numbers of a vector, and USD per million tokens.
-MODELS: Final[Mapping[str, tuple[int, float]]] = {
+# Numbers of a vector, and USD per million tokens (its first 200 million of an account are free).
+_MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "voyage-4-large": (1024, 0.12),
     "voyage-4": (1024, 0.06),
     "voyage-4-lite": (1024, 0.02),
@@ -25,7 +23,7 @@ MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "voyage-code-3": (1024, 0.18),
 }
 # 1,000 texts; 120,000 tokens for the strictest of these models.
-LIMITS: Final = Limits(max_texts=512, max_chars=200_000, max_text_chars=32_000)
+_LIMITS: Final = Limits(max_texts=512, max_chars=200_000, max_text_chars=32_000)
 _KINDS: Mapping[Kind, str] = {"note": "document", "question": "query"}
 
 
@@ -61,3 +59,14 @@ class VoyageWire:
             read=read_list,
             price_share=0.67,
         )
+
+
+VENDOR: Final = Vendor(
+    "Voyage",
+    "https://api.voyageai.com/v1",
+    "voyage-3.5",
+    _MODELS,
+    _LIMITS,
+    lambda model, _own: VoyageWire(model),
+    key_name="VOYAGE_API_KEY",
+)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.core.errors import MissingExtra, StoreError
-from homarus.memory.embed.base import Model
+from homarus.memory.embed.base import Model, readable
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -49,7 +49,8 @@ class WordLlama:
         import numpy as np
 
         vectors: list[list[float]] = []
-        for found in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+        said = list(map(readable, texts))
+        for found in self._tokenizer.encode_batch(said, add_special_tokens=False):
             mean = self._table[found.ids].mean(axis=0, dtype=np.float32) if found.ids else None
             length = float(np.linalg.norm(mean)) if mean is not None else 0.0
             unit = mean / length if mean is not None and length else np.zeros(self.model.dims)

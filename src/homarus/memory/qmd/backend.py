@@ -14,6 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,7 +27,7 @@ from homarus.memory.export import export_sessions, exports_folder
 from homarus.memory.index import Report
 from homarus.memory.place import Place
 from homarus.memory.qmd.answers import Reader, Row, needles_of, read_rows, words_of
-from homarus.memory.qmd.collections import PREFIX, Document, find_document
+from homarus.memory.qmd.collections import PREFIX, SESSIONS, Document, find_document
 from homarus.memory.qmd.program import Program, folders_of
 from homarus.memory.qmd.registry import Registry, remove_index
 from homarus.memory.results import Result
@@ -299,9 +300,10 @@ class Qmd:
 
     def _index(self, *, is_forced: bool) -> None:
         """Past conversations, words, vectors."""
-        if self._settings.sessions.enabled:
-            export_sessions(self._place)
-        self._report = _report(self._mend(self._run_update))
+        failed = export_sessions(self._place).failed if self._settings.sessions.enabled else ()
+        report = _report(self._mend(self._run_update))
+        skipped = (replace(one, path=f"{PREFIX}{SESSIONS}/{one.path}") for one in failed)
+        self._report = replace(report, skipped=tuple(skipped))
         if self._is_embedding_due(is_forced=is_forced):
             self._embedded_s = self._monotonic()
             self._program.run("embed", timeout_ms=self._settings.update.embed_timeout_ms)

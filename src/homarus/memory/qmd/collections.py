@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from homarus.config.paths import expand
 from homarus.core.errors import HomarusError, NotFound, ToolError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.memory.export import audience_of_export, exports_folder
-from homarus.memory.linkless import beneath
 from homarus.memory.place import Place
 from homarus.memory.source import MAX_FILE_BYTES, Source
 from homarus.memory.view import PRIVATE, View, audience_of_path
 from homarus.tools import pattern as globs
+from homarus.tools.guard import Beneath
 
 SESSIONS: Final = "sessions"
 PREFIX: Final = "qmd/"
@@ -64,7 +63,7 @@ class Document:
     def read(self) -> str | None:
         """Its text, through no link on the way; None when it cannot be had."""
         try:
-            with beneath(self.root).open_read(f"./{self.relative}") as opened:
+            with Beneath(self.root, links=False).open_read(f"./{self.relative}") as opened:
                 data = opened.file.read(MAX_FILE_BYTES + 1)
         except (HomarusError, OSError):
             return None
@@ -93,8 +92,7 @@ def _wanted(place: Place) -> Iterator[tuple[str, Path, str, Source]]:
     if settings.sessions.enabled:
         yield SESSIONS, exports_folder(place), _EVERY, "sessions"
     for given in settings.paths:
-        path = expand(given.path, place.home) if given.path.startswith("~") else Path(given.path)
-        path = place.workspace / path
+        path = place.file(given.path)
         pattern = given.pattern or _EVERY
         if path.suffix == ".md" and not path.is_dir():
             path, pattern = path.parent, path.name
@@ -143,11 +141,6 @@ def find_document(place: Place, path: str) -> Document:
         raise _missing(path)
     audience = _audience(place, found, relative)
     return Document(path, found.root, relative, audience, found.source)
-
-
-def resolve(place: Place, path: str) -> Path:
-    """The file of `qmd/<collection>/<path>`; NotFound when that is none an agent may read."""
-    return find_document(place, path).file
 
 
 def read_document(place: Place, name: str, view: View) -> bytes | None:

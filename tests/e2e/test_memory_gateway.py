@@ -1,0 +1,157 @@
+"""Memory in a gateway that runs: written and searched by a model, killed, reloaded, stopped."""
+
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from homarus.gateway.link import Link
+from tests.e2e.gateway import Gateway, Heard, send, visit, wait_for
+from tests.e2e.program import Home
+from tests.unit.memory.embed_server import EmbedServer, Reply
+
+Start = Callable[..., Gateway]
+MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
+BOAT = "Ada's boat is called Plankton."
+
+
+async def use(link: Link, heard: Heard, tool: str, key: str = MAIN, **args: Any) -> str:
+    """Have the model call a tool; what the tool told it."""
+    run_id = await send(link, f"MOCK:tool:{tool}:{json.dumps(args)}§", key)
+    assert (await heard.end_of(run_id))["state"] == "final"
+    history: Any = await link.call("chat.history", {"sessionKey": key})
+    told = [one for one in history["messages"] if one["role"] == "toolResult"]
+    return str(told[-1]["content"][0]["text"])
+
+
+async def search(link: Link, heard: Heard, query: str, key: str = MAIN) -> Any:
+    return json.loads(await use(link, heard, "memory_search", key, query=query))
+
+
+def notes(home: Home) -> str:
+    files = sorted((home.workspace / "memory").rglob("*.md"))
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def settings(home: Home, memory: Any = None, **search: Any) -> None:
+    """What the config says of memory, beside what it says already."""
+    config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
+    config["agents"]["defaults"]["memorySearch"] = search
+    home.configure(config | ({"memory": memory} if memory else {}))
+
+
+def test_a_note_outlives_kills_and_stands_there_once(
+    home: Home, gateway: Gateway, start: Start
+) -> None:
+    async def remember(link: Link, heard: Heard) -> None:
+        written = json.loads(await use(link, heard, "memory_write", text=BOAT))
+        assert written["path"].startswith("memory/") and notes(home).count(BOAT) == 1
+        found = await search(link, heard, "What is the boat called?")
+        assert BOAT in found["results"][0]["snippet"]
+
+    visit(gateway, remember)
+    for times, number in ((2, signal.SIGKILL), (3, signal.SIGTERM)):
+        gateway.signal(number)
+        assert gateway.end() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+        gateway = start().wait_ready(times=times)
+        visit(gateway, remember)
+    assert "Traceback" not in gateway.output
+
+
+def test_a_group_sees_no_private_note_and_only_shared_ones_where_it_may_search(
+    home: Home, gateway: Gateway
+) -> None:
+    shared = home.workspace / "memory/shared/rules.md"
+
+    async def scene(link: Link, heard: Heard) -> None:
+        written = json.loads(await use(link, heard, "memory_write", text=BOAT))
+        shared.parent.mkdir(parents=True)
+        shared.write_text("The boat is washed on Fridays.\n", encoding="utf-8")
+        for tool, args in (
+            ("memory_search", {"query": "boat"}),
+            ("memory_get", {"path": written["path"]}),
+        ):
+            assert "Plankton" not in await use(link, heard, tool, GROUP, **args)
+        settings(home, {"qmd": {"scope": {"default": "allow"}}})
+        await heard.wait(lambda name, _: name == "config.reloaded")
+        found = await search(link, heard, "boat", GROUP)
+        assert [one["path"] for one in found["results"]] == ["memory/shared/rules.md"]
+        assert "Plankton" not in await use(link, heard, "memory_get", GROUP, path=written["path"])
+        assert len((await search(link, heard, "boat"))["results"]) == 2
+
+    visit(gateway, scene)
+
+
+def test_memory_is_switched_off_and_on_while_the_gateway_runs(home: Home, gateway: Gateway) -> None:
+    async def scene(link: Link, heard: Heard) -> None:
+        await use(link, heard, "memory_write", text=BOAT)
+        for on, words in ((False, "memory_search"), (True, "Plankton")):
+            heard.all.clear()
+            settings(home, enabled=on)
+            await heard.wait(lambda name, _: name == "config.reloaded")
+            told = await use(link, heard, "memory_search", query="boat")
+            assert words in told and ("Plankton" in told) == on
+
+    visit(gateway, scene)
+
+
+def test_what_a_hand_wrote_is_found_by_the_next_search(home: Home, gateway: Gateway) -> None:
+    note = home.workspace / "memory/2026-01-01.md"
+
+    async def scene(link: Link, heard: Heard) -> None:
+        assert (await search(link, heard, "walrus"))["results"] == []
+        note.parent.mkdir(parents=True, exist_ok=True)
+        for name in ("Otto", "Olga"):
+            note.write_text(f"- The walrus is called {name}.\n", encoding="utf-8")
+            (found,) = (await search(link, heard, "walrus"))["results"]
+            assert name in found["snippet"]
+        note.unlink()
+        assert (await search(link, heard, "walrus"))["results"] == []
+
+    visit(gateway, scene)
+
+
+def test_past_conversations_are_found_once_that_is_wished(home: Home, gateway: Gateway) -> None:
+    def is_written() -> bool:
+        return "zeppelin" in json.dumps(home.transcripts())
+
+    async def talk(link: Link, heard: Heard) -> None:
+        await heard.end_of(await send(link, "I bought a red zeppelin.", "agent:main:hangar"))
+        assert (await search(link, heard, "airships"))["results"] == []
+
+    async def look(link: Link, heard: Heard) -> None:
+        settings(home, sources=["memory", "sessions"], experimental={"sessionMemory": True})
+        await heard.wait(lambda name, _: name == "config.reloaded")
+        found = (await search(link, heard, "Which zeppelin was it?"))["results"]
+        (zeppelin,) = (one for one in found if "I bought" in one["snippet"])
+        assert "User: I bought a red zeppelin." in zeppelin["snippet"]
+        assert zeppelin["source"] == "sessions"
+        text = await use(link, heard, "memory_get", path=zeppelin["path"])
+        assert "User: I bought a red zeppelin." in json.loads(text)["text"]
+
+    visit(gateway, talk)
+    wait_for(is_written)
+    visit(gateway, look)
+
+
+def test_a_gateway_that_is_stopped_does_not_wait_for_a_service_that_embeds(
+    home: Home, start: Start
+) -> None:
+    with EmbedServer() as server:
+        remote = {"baseUrl": f"{server.url}/v1", "apiKey": "sk-embed-0123456789"}
+        settings(home, provider="openai", model="m", remote=remote)
+        server.replies += [None, *[Reply(hold=True)] * 50]  # it tells its size, and no more
+        note = home.workspace / "MEMORY.md"
+        note.parent.mkdir(parents=True)
+        note.write_text(f"- {BOAT}\n", encoding="utf-8")
+        gateway = start().wait_ready()
+
+        async def scene(link: Link, heard: Heard) -> None:
+            found = await search(link, heard, "boat")  # by its words
+            assert BOAT in found["results"][0]["snippet"]
+
+        visit(gateway, scene)
+        wait_for(lambda: len(server.seen) == 2)
+        gateway.signal(signal.SIGTERM)
+        assert gateway.end() == 0
+    assert "Traceback" not in gateway.output
