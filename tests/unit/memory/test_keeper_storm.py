@@ -1,6 +1,7 @@
 """Searches, syncs, notes, reloads and ends in any order: nothing hangs, leaks, or is lost."""
 
 import asyncio
+import itertools
 import random
 import threading
 import time
@@ -57,6 +58,7 @@ class Storm:
         self.config: dict[str, Any] = {"agents": {"list": [{"id": one} for one in AGENTS]}}
         self.memories = self.begin()
         self.written: list[tuple[str, str]] = []
+        self.numbers = itertools.count()  # none twice: the same words are written once
         for agent in AGENTS:
             self.memories.of(agent).place.workspace.mkdir()
 
@@ -78,7 +80,7 @@ class Storm:
         assert not (await self.memories.of(agent).status()).problem
 
     async def write(self, agent: str) -> None:
-        text = f"Walrus number {len(self.written)} came by."
+        text = f"Walrus number {next(self.numbers)} came by."
         self.written.append((agent, text))
         try:
             await self.memories.of(agent).write(text)
