@@ -54,7 +54,9 @@ for name, where in roots.items():
         held["qmd://%s/%s" % (name, relative)] = file.read_bytes().decode()
 index = here / "index.json"
 old = json.loads(index.read_text()) if index.exists() else {}
-index.write_text(json.dumps(held))
+whole = here / ("index.%d" % os.getpid())
+whole.write_text(json.dumps(held))
+whole.replace(index)
 for number, name in enumerate(roots, 1):
     now = {file: text for file, text in held.items() if file.startswith("qmd://%s/" % name)}
     new = sum(file not in old for file in now)

@@ -39,6 +39,7 @@ from homarus.memory.search import (
     chance,
     rank,
 )
+from homarus.memory.second_look import asks_for_many, look_again
 from homarus.memory.source import find_notes
 from homarus.memory.vectors import Vectors
 from homarus.memory.view import View
@@ -190,9 +191,16 @@ class Memory:
 
     def _ranked(self, question: Question, pool: Pool, ask: Ask) -> list[Result]:
         weights, spread = self._weights(pool), self._ranking.spread
-        ranked = rank(question, pool, weights, self._ranking.half_life_days)
+        half_life_days, lines = self._ranking.half_life_days, ask.mode == "lines"
+
+        def order(candidates: Pool) -> list[Ranked]:
+            return rank(question, candidates, weights, half_life_days)
+
+        if lines and asks_for_many(question):
+            ranked = look_again(question, pool, order, partial(self._gather, ask.view))
+        else:
+            ranked = order(pool)
         ranked = [one for one in ranked if one.is_told]
-        lines = ask.mode == "lines"
         chars = results.MAX_LINE_CHARS if lines else results.MAX_PASSAGE_CHARS
         chars = ask.max_snippet_chars or chars
         room = Room(ask.max_results, chars, ask.max_injected_chars, ask.min_score)
@@ -211,6 +219,10 @@ class Memory:
             return shown
         spare = Room(ask.max_results, chars, ask.max_injected_chars)
         return results.keep(results.spread(shown, spread), spare)
+
+    def _gather(self, view: View, question: Question) -> Pool:
+        """Candidates by words."""
+        return gather(self._index.db, self._snapshot(view), question, None, view)
 
     def _weights(self, pool: Pool) -> Weights:
         if self._ranking.weights:

@@ -27,6 +27,10 @@ if own.exists():
     sys.exit(0)
 known = pathlib.Path(os.environ["XDG_CONFIG_HOME"], "known.json")
 names = json.loads(known.read_text()) if known.exists() else []
+def keep(names):
+    whole = known.with_name("known.%d" % os.getpid())
+    whole.write_text(json.dumps(names))
+    whole.replace(known)
 if command == "collection":
     action, *rest = [word for word in rest if word not in ("--index", "index", "--")]
     if action == "list":
@@ -37,9 +41,9 @@ if command == "collection":
         name = rest[0].removeprefix("--name=")
         if name in names:
             sys.exit("Collection '%s' already exists." % name)
-        known.write_text(json.dumps([*names, name]))
+        keep([*names, name])
     elif action == "remove":
-        known.write_text(json.dumps([name for name in names if name != rest[0]]))
+        keep([name for name in names if name != rest[0]])
 elif command == "--version":
     print("qmd 2.8.3 (fake)")
 elif command == "update":

@@ -1,0 +1,82 @@
+"""The second look: names in the first hits lead to lines that the question itself does not."""
+
+from pathlib import Path
+
+import pytest
+
+from homarus.memory import second_look
+from homarus.memory.base import Ask
+from homarus.memory.library import Memory
+from homarus.memory.question import read_question
+from homarus.memory.second_look import asks_for_many
+from homarus.memory.view import SHARED, View
+
+FILLER = [f"- Ada: number {number} was a quiet day with nothing to tell." for number in range(40)]
+ASKED = "Which places did Ada visit on the journey?"
+LED_TO = "- Ada: Bergen had fog, and the fish market of Tromsø too."
+
+
+def opened(place: Path, *lines: str, name: str = "memory/2026-03-01.md") -> Memory:
+    note = place / name
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    memory = Memory(place, place / "index.sqlite")
+    memory.sync()
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("text", "is_many"),
+    [
+        ("What books has Ada read?", True),
+        ("Which old cities did Ben like?", True),
+        ("What did Ada and Ben both order?", True),
+        ("How many times was she in Kiel?", True),
+        ("Welche Filme mag Ada?", True),
+        ("When did Ada move to Kiel?", False),
+        ("What is her address?", False),
+        ("What does Ada eat?", False),
+        ("", False),
+    ],
+)
+def test_questions_for_many_are_known_by_their_words(text: str, is_many: bool) -> None:
+    assert asks_for_many(read_question(text, {}, ())) == is_many
+
+
+def test_two_people_are_many() -> None:
+    known = {name: frozenset({name}) for name in ("ada", "ben")}
+    assert asks_for_many(read_question("Where did Ada meet Ben?", known, ()))
+    assert not asks_for_many(read_question("Where did Ada go?", known, ()))
+
+
+def test_a_name_in_the_first_hits_leads_to_what_the_question_does_not_say(tmp_path: Path) -> None:
+    said = ["- Ada: The journey began well, we saw Bergen.", *FILLER, LED_TO, *FILLER]
+    with opened(tmp_path, *said) as memory:
+        found = memory.search(ASKED, Ask(max_results=60))
+        place = next(at for at, one in enumerate(found) if LED_TO in one.snippet)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(second_look, "WEIGHT", 0.0)
+            before = memory.search(ASKED, Ask(max_results=60))
+        late = [at for at, one in enumerate(before) if LED_TO in one.snippet]
+    assert not late or place < late[0]
+
+
+def test_what_is_shown_first_stays_first(tmp_path: Path) -> None:
+    said = ["- Ada: The journey began well, we saw Bergen.", *FILLER, LED_TO, *FILLER]
+    with opened(tmp_path, *said) as memory:
+        ask = Ask(max_results=3, max_snippet_chars=60)  # a line each
+        found = memory.search(ASKED, ask)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(second_look, "WEIGHT", 50.0)
+            assert memory.search(ASKED, ask) == found
+    assert "Bergen" in found[0].snippet
+
+
+def test_names_lead_nobody_to_what_they_may_not_see(tmp_path: Path) -> None:
+    shared = tmp_path / "memory" / "shared" / "trip.md"
+    shared.parent.mkdir(parents=True)
+    shared.write_text("- Ada: The journey began well, we saw Bergen.\n", encoding="utf-8")
+    with opened(tmp_path, LED_TO, *FILLER) as memory:
+        view = View(audiences=frozenset({SHARED}))
+        found = memory.search(ASKED, Ask(max_results=60, view=view))
+    assert {one.path for one in found} == {"memory/shared/trip.md"}
