@@ -1,6 +1,8 @@
 """What holds for every test."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,33 +18,29 @@ settings.register_profile("homarus", deadline=None)
 settings.load_profile("homarus")
 
 
-@pytest.fixture(scope="session")
-def demo_weights(request: pytest.FixtureRequest) -> Path:
-    """The embedded model's file: the user's, else one fetched once and kept with pytest's cache."""
-    own = demo.find(Paths.find(os.environ).models_cache)
-    if own:
-        return own
+def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> Path:
+    """A folder kept with pytest's cache, with what is pulled into it once."""
     folder = request.config.cache.mkdir("homarus-models")
     try:
-        demo.pull(folder, lambda _done, _total: None)
+        pull(folder)
     except HomarusError as exc:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"no weights: {exc}")
-    return folder / demo.DEMO.file
+    return folder
+
+
+@pytest.fixture(scope="session")
+def demo_weights(request: pytest.FixtureRequest) -> Path:
+    """The embedded model's file: the user's, else one that is fetched."""
+    own = demo.find(Paths.find(os.environ).models_cache)
+    pull = partial(demo.pull, progress=lambda _done, _total: None)
+    return own or fetched(request, pull) / demo.DEMO.file
 
 
 @pytest.fixture(scope="session")
 def minilm_folder(request: pytest.FixtureRequest) -> Path:
-    """The sentence model's folder: the user's, else one fetched once, as the demo model is."""
+    """The sentence model's folder: the user's, else one that is fetched."""
     own = minilm.find(Paths.find(os.environ).models_cache)
-    if own:
-        return own
-    cache = request.config.cache.mkdir("homarus-models")
-    try:
-        minilm.pull(cache, lambda _done, _total: None)
-    except HomarusError as exc:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no weights: {exc}")
-    return minilm.folder_in(cache)
+    pull = partial(minilm.pull, progress=lambda _done, _total: None)
+    return own or minilm.folder_in(fetched(request, pull))

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import apsw
@@ -94,12 +93,7 @@ class Index:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -181,10 +175,9 @@ class Index:
         found = list(found)
         try:
             return self._sync(found, progress, force=force)
-        except Corrupt as exc:
-            self._database.renew(exc)
-        except Conflict:
-            pass  # of another process: what it made is looked at again
+        except (Corrupt, Conflict) as exc:  # a conflict: what another process made is looked at
+            if isinstance(exc, Corrupt):
+                self._database.renew(exc)
         return self._sync(found, progress, force=force)
 
     def _sync(

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings
 from homarus.core.errors import ProviderError, StoreError
 from homarus.memory import builtin
 from homarus.memory.base import Ask, Fallback
@@ -21,22 +20,7 @@ from homarus.memory.place import Place
 from homarus.memory.source import Skipped
 from homarus.memory.turns import Turns
 from homarus.memory.view import view_for
-
-
-def place_at(tmp_path: Path, search: Mapping[str, Any] | None = None) -> Place:
-    workspace = tmp_path / "workspace"
-    (workspace / "memory").mkdir(parents=True, exist_ok=True)
-    return Place(
-        agent="main",
-        workspace=workspace,
-        database=tmp_path / "memory" / "main.sqlite",
-        agent_folder=tmp_path / "agents" / "main",
-        models_cache=tmp_path / "models",
-        home=tmp_path,
-        search=MemorySearch.model_validate({"provider": "none", **(search or {})}),
-        settings=MemorySettings.model_validate({}),
-        timezone="UTC",
-    )
+from tests.unit.memory.places import place_at
 
 
 def note(place: Place, path: str, text: str) -> None:

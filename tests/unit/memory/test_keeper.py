@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import HomarusError, StoreError, ToolError, UnknownName, UserError
@@ -23,25 +22,9 @@ from homarus.memory.index import Report
 from homarus.memory.keeper import AgentMemory, Memories
 from homarus.memory.place import Place
 from homarus.memory.view import view_for
+from tests.unit.memory.places import GUARD_S, place_at, until
 
 T = TypeVar("T")
-GUARD_S = 60.0
-
-
-def place_at(tmp_path: Path, search: dict[str, Any] | None = None, **memory: Any) -> Place:
-    workspace = tmp_path / "workspace"
-    (workspace / "memory").mkdir(parents=True, exist_ok=True)
-    return Place(
-        agent="main",
-        workspace=workspace,
-        database=tmp_path / "memory" / "main.sqlite",
-        agent_folder=tmp_path / "agents" / "main",
-        models_cache=tmp_path / "models",
-        home=tmp_path,
-        search=MemorySearch.model_validate({"provider": "none", **(search or {})}),
-        settings=MemorySettings.model_validate(memory),
-        timezone="UTC",
-    )
 
 
 def note(place: Place, path: str, text: str) -> None:
@@ -56,11 +39,6 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
             return await main()
 
     return asyncio.run(guarded())
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110 - another thread makes it so
-        await asyncio.sleep(0.01)
 
 
 def paths_of(answer: Answer) -> list[str]:

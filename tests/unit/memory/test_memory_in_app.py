@@ -12,6 +12,7 @@ from homarus.core.message import ToolCall
 from homarus.policy.decide import Verdict
 from homarus.tools.call import call
 from homarus.tools.tool import ToolContext
+from tests.unit.memory.places import until
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
 
@@ -80,7 +81,6 @@ def test_a_conversation_that_begins_has_the_notes_indexed_aside(tmp_path: Path) 
             app.memories.touch(agent)
             assert app.memories._memories is None, "nobody waits for it"
             database = app.paths.state / "memory" / "main.sqlite"
-            while not database.exists():  # noqa: ASYNC110 - another thread makes it
-                await asyncio.sleep(0.01)
+            await until(database.exists)
 
     asyncio.run(main())
