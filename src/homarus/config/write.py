@@ -5,7 +5,6 @@ and comments stay. Whatever fails, the old file is still there.
 """
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,9 @@ from homarus.config.rewrite import Rewritten, rewrite, serialize
 from homarus.config.secrets import restore_redacted
 from homarus.config.source import hash_text, read_text
 from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError
+from homarus.core.file_lock import try_lock
 from homarus.core.value import dataclass
+from homarus.core.whole import sync_folder, write_synced
 
 BACKUPS = 5
 _LOCK_WAIT_S = 5.0
@@ -175,7 +176,8 @@ def _locked(target: Path) -> Iterator[None]:
             yield
             return
         try:
-            if _lock(descriptor) and _is_still(target, descriptor):
+            # Without locks on the file system, the comparison before the replacement still guards.
+            if try_lock(descriptor, is_optional=True) and _is_still(target, descriptor):
                 yield
                 return
         finally:
@@ -183,16 +185,6 @@ def _locked(target: Path) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise Conflict(f"another process keeps {target} locked", fix="try again")
         time.sleep(0.01)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: the hash still guards
-        return True
-    return True
 
 
 def _is_still(target: Path, descriptor: int) -> bool:
@@ -207,7 +199,7 @@ def _replace(target: Path, text: str, old: str | None) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_through(temporary, text)
+        write_synced(temporary, text.encode())
         if read_text(target) != old:
             raise Conflict(f"{target} was changed meanwhile", fix=_RELOAD)
         if old is None:
@@ -215,7 +207,7 @@ def _replace(target: Path, text: str, old: str | None) -> None:
         else:
             _rotate(target)
             temporary.replace(target)
-        _sync_directory(target.parent)
+        sync_folder(target.parent)
     except FileExistsError:
         raise Conflict(f"{target} was made meanwhile", fix=_RELOAD) from None
     except OSError as exc:
@@ -223,15 +215,6 @@ def _replace(target: Path, text: str, old: str | None) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def _write_through(file: Path, text: str) -> None:
-    file.unlink(missing_ok=True)  # left by a process that died with our id
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(text.encode())
-        opened.flush()
-        os.fsync(descriptor)
 
 
 def backups(config: Path) -> list[Path]:
@@ -248,16 +231,8 @@ def _rotate(target: Path) -> None:
     try:
         os.link(target, names[0])
     except OSError:  # a file system without hard links
-        _write_through(names[0], target.read_text(encoding="utf-8"))
+        write_synced(names[0], target.read_bytes())
     names[0].chmod(0o600)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _failed(exc: OSError, target: Path) -> StoreError:
