@@ -17,7 +17,7 @@ from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
 from homarus.agent.reply import text as replies
 from homarus.channels import chunk, markup
-from homarus.config import edit, refs, schema, variables, zone
+from homarus.config import edit, frontmatter, refs, schema, variables, zone
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
 from homarus.core.errors import HomarusError
@@ -40,7 +40,7 @@ from homarus.sessions import (
     transcript,
     usage,
 )
-from homarus.skills import frontmatter, skill
+from homarus.skills import skill
 from homarus.store.base import Entry
 from homarus.store.place import transcript_file_name
 from tests.vectors.cases import Adapter, Json, NotApplicable
