@@ -1,4 +1,4 @@
-"""Each rule can fail: it finds what it is for in a made-up source, and leaves the rest alone."""
+"""Each rule finds its violations in an example source, and nothing else."""
 
 import pytest
 
@@ -59,14 +59,40 @@ def test_the_four_named_places_may_catch_every_error() -> None:
         ("core/utils.py", "", 1),
         ("core/text_helpers.py", "", 1),
         ("common/text.py", "", 1),
-        ("core/text.py", "class SessionManager: pass", 1),
-        ("core/text.py", "class HTTPHandler: pass\nclass ToolImpl: pass", 2),
+        ("core/text.py", "class SessionManager: pass", 0),
+        ("core/text.py", "class HTTPHandler: pass\nclass ToolImpl: pass", 1),
+        ("core/text.py", "class Manager: pass\nclass _Handler: pass", 2),
+        ("core/text.py", "class ServiceClient: pass", 0),
+        ("core/service.py", "", 1),
+        ("core/services.py", "class RunServices: pass", 0),
+        ("core/service_client.py", "", 0),
         ("core/text.py", "class Commonly: pass\nclass Shareholder: pass", 0),
         ("core/text.py", "def manager(): pass", 0),
     ],
 )
 def test_a_name_that_says_nothing_is_found(path: str, source: str, complaints: int) -> None:
     assert len(rules.empty_names(path, source)) == complaints
+
+
+def test_repeated_class_of_two_modules_is_found() -> None:
+    sources = {
+        "core/a.py": "class Route: ...\nclass Other: ...\nclass _Line: ...",
+        "core/b.py": "class Route: ...\nclass _Line: ...\nclass B:\n class Other: ...",
+    }
+    assert rules.repeated_classes(sources) == ["class Route: core/a.py, core/b.py"]
+
+
+def test_repeated_settings_of_channels_are_allowed() -> None:
+    sources = {f"channels/{name}.py": "class Settings: ..." for name in ("irc", "matrix")}
+    assert rules.repeated_classes(sources) == []
+    others = {f"{name}.py": "class Settings: ..." for name in ("http", "log")}
+    assert len(rules.repeated_classes(sources | others)) == 1
+
+
+def test_test_name_longer_than_70_characters_is_found() -> None:
+    longest, longer = "test_" + "a" * 65, "test_" + "a" * 66
+    source = f"def {longest}(): ...\nasync def {longer}(): ...\ndef {'b' * 99}(): ..."
+    assert rules.long_test_names("a.py", source) == [f"a.py:2: {longer} (71)"]
 
 
 def test_a_print_is_found_and_a_method_of_that_name_is_not() -> None:

@@ -17,7 +17,7 @@ from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
 from homarus.agent.reply import text as replies
 from homarus.channels import chunk, markup
-from homarus.config import edit, refs, schema, variables, zone
+from homarus.config import edit, frontmatter, refs, schema, zone
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
 from homarus.core.errors import HomarusError
@@ -40,10 +40,11 @@ from homarus.sessions import (
     transcript,
     usage,
 )
-from homarus.skills import frontmatter, skill
+from homarus.skills import skill
 from homarus.store.base import Entry
 from homarus.store.place import transcript_file_name
 from tests.vectors.cases import Adapter, Json, NotApplicable
+from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
 
 def _stamped(text: str, ask: Json) -> str:
@@ -719,9 +720,9 @@ TABLE: dict[str, Adapter] = {
     "resolve_queue_settings": _queue_settings,
     "resolve_typing_mode": _typing_mode,
     # gateway
-    "diff_config_paths": edit.diff_config_paths,
+    "diff_config_paths": diff_config_paths,
     "apply_merge_patch": _merge,
-    "resolve_config_env_vars": variables.resolve_env_vars,
+    "resolve_config_env_vars": resolve_env_vars,
     "resolve_agent_id_from_model": keys.agent_of_model,
     "normalize_wake_payload": _wake,
     "resolve_hook_session_key": _hook_key,

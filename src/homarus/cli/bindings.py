@@ -8,9 +8,16 @@ from typing import Any, TypeVar
 
 import click
 
-from homarus.agent.bindings import Match, bind, in_words, read_match, unbind
 from homarus.cli.reach import Reach, as_json_option, find_own, warn
 from homarus.cli.settings import Changed, work
+from homarus.config.binding_edits import (
+    Match,
+    add_bindings,
+    describe_match,
+    describe_matches,
+    parse_match,
+    remove_bindings,
+)
 from homarus.config.channels import channel_names
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths, shorten
@@ -20,7 +27,6 @@ from homarus.core.errors import UnknownName, UserError
 from homarus.core.keys import normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import nearest
-from homarus.sessions.routing import describe
 
 T = TypeVar("T")
 
@@ -78,8 +84,10 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent(config)
     matches = _matches(config, named, which)
-    found = work(Reach(), lambda settings: settings.change(lambda t: bind(t, owner, matches)))
-    _tell(owner, "answers", in_words(matches), found, as_json=as_json)
+    found = work(
+        Reach(), lambda settings: settings.change(lambda tree: add_bindings(tree, owner, matches))
+    )
+    _tell(owner, "answers", describe_matches(matches), found, as_json=as_json)
     for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
         warn(f"channels.{channel} is not configured yet: nothing comes from there.")
 
@@ -102,7 +110,7 @@ def unbind_command(
 
     def edit(tree: dict[str, Json]) -> Json:
         nonlocal gone
-        changed, gone = unbind(tree, owner, matches)
+        changed, gone = remove_bindings(tree, owner, matches)
         return changed
 
     found = work(Reach(), lambda settings: settings.change(edit))
@@ -114,7 +122,7 @@ def _matches(
 ) -> list[Match]:
     if not named:
         raise UserError("no channel is named", fix="add --bind CHANNEL or --bind CHANNEL:ACCOUNT")
-    matches = [read_match(text, **which) for text in named]
+    matches = [parse_match(text, **which) for text in named]
     for match in matches if known else ():
         check_channel(config, match["channel"])
     return matches
@@ -152,7 +160,7 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
             {
                 "agentId": owner,
                 "match": match.model_dump(mode="json", by_alias=True, exclude_unset=True),
-                "description": describe(match),
+                "description": describe_match(match),
             }
             for owner, match in rows
         ]
@@ -162,4 +170,4 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
         click.echo(f"Nothing is bound: {default_agent(config)} answers everywhere.")
     for owner, match in rows:
         missing = "" if owner in agents(config) else "  (no such agent: the default one answers)"
-        click.echo(f"{owner:<12} {describe(match)}{missing}")
+        click.echo(f"{owner:<12} {describe_match(match)}{missing}")

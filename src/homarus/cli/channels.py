@@ -72,8 +72,8 @@ def _name(channel: str, account: str) -> str:
 
 def _configured(config: "Config") -> list[dict[str, Json]]:
     """What the config says of every account, without asking anybody."""
-    from homarus.channels.enrolment import has_open_references
     from homarus.channels.roster import label
+    from homarus.config.account_edits import has_unset_variables
     from homarus.config.channels import account_names, channel_names, merged
 
     rows: list[dict[str, Json]] = []
@@ -84,7 +84,7 @@ def _configured(config: "Config") -> list[dict[str, Json]]:
             row: dict[str, Json] = {"channel": channel, "account": account, "name": name}
             row |= {"label": label(channel), "enabled": enabled, "problem": ""}
             # The gateway may know a variable that is not set here: it is no mistake.
-            if enabled and not has_open_references(said):
+            if enabled and not has_unset_variables(said):
                 row["problem"] = _problem(config, channel, account)
             rows.append(row)
     return rows

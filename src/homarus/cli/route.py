@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import click
 
-from homarus.agent.bindings import read_peer
 from homarus.cli.bindings import check_channel, open_own
 from homarus.cli.reach import as_json_option
+from homarus.config.binding_edits import parse_peer
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
 from homarus.sessions.routing import Asked, explain, find_routes
@@ -94,7 +94,7 @@ def _read(text: str) -> Asked:
 
 
 def _chat(channel: str, text: str, thread: str = "") -> Asked:
-    kind, id_ = read_peer(text)
+    kind, id_ = parse_peer(text)
     if not id_:
         raise UserError(f"{one_line(text)!r} has no id", fix="write KIND:ID")
     return Asked(channel, peer_kind=kind, peer=id_, thread=thread)

@@ -1,7 +1,7 @@
-"""The settings of memory: `memory`, and `memorySearch` of the agents, as typed values.
+"""The sections `memory` and `memorySearch` of the config, as typed values.
 
-An agent's `memorySearch` is the defaults' with its own on top. Read when memory is used: until
-then the config holds them as they are written.
+An agent's `memorySearch` is that of the defaults, overridden by its own. They are validated when
+memory is used.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Section)
 
 
 class Batch(Section):
-    """The vendor's batch service: cheaper, and done within hours."""
+    """The batch API of an embedding service: cheaper, with results within hours."""
 
     enabled: bool = False
     wait: bool = True
@@ -44,7 +44,7 @@ class Batch(Section):
 
 
 class Remote(Section):
-    """Another address, key or headers for the service that embeds."""
+    """Another URL, key or headers for the embedding service."""
 
     base_url: Text | None = None
     api_key: str | None = Field(None, repr=False)
@@ -53,21 +53,21 @@ class Remote(Section):
 
 
 class Local(Section):
-    """A folder or file of weights, and where weights that are fetched are kept."""
+    """A folder or file of model weights, and the cache for downloaded ones."""
 
     model_path: Text | None = None
     model_cache_dir: Text | None = None
 
 
 class VectorStore(Section):
-    """Whether vectors are kept. `extensionPath` is the original's, and needed by nothing here."""
+    """Whether vectors are stored. `extensionPath` is OpenClaw's and has no effect."""
 
     enabled: bool = True
     extension_path: str | None = None
 
 
 class IndexStore(Section):
-    """Where the index is; `{agentId}` in the path is the agent's."""
+    """The path of the index, in which `{agentId}` is replaced."""
 
     driver: Literal["sqlite"] = "sqlite"
     path: Text | None = None
@@ -75,21 +75,21 @@ class IndexStore(Section):
 
 
 class Chunking(Section):
-    """How large a passage is, in tokens of four characters. Another size has no effect."""
+    """The size of a chunk, in tokens of four characters. Another size has no effect."""
 
     tokens: Count = 400
     overlap: Wait = 80
 
 
 class SessionSync(Section):
-    """How much a conversation grows before what is new in it is read."""
+    """How much a session grows before its new messages are indexed."""
 
     delta_bytes: Wait = 100_000
     delta_messages: Wait = 50
 
 
 class Sync(Section):
-    """When the index is brought to what the files say."""
+    """When the index is updated from the files."""
 
     on_session_start: bool = True
     on_search: bool = True
@@ -100,21 +100,21 @@ class Sync(Section):
 
 
 class Spread(Section):
-    """Results unlike each other before more of the same."""
+    """Prefer diverse results over similar ones (maximal marginal relevance)."""
 
     enabled: bool = False
     lambda_: Share = Field(0.7, alias="lambda")
 
 
 class Decay(Section):
-    """What is old counts less."""
+    """Lower the score of old notes."""
 
     enabled: bool = False
     half_life_days: Count = 30
 
 
 class Hybrid(Section):
-    """The original's weighted sum, used when it is asked for; else Homarus ranks lines."""
+    """OpenClaw's weighted sum of scores, if configured; else Homarus ranks lines."""
 
     enabled: bool | None = None
     vector_weight: Share = 0.7
@@ -125,14 +125,14 @@ class Hybrid(Section):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the config asks for this formula: by saying so, or by giving its weights."""
+        """Return whether the config enables this formula, or sets its weights."""
         if self.enabled is not None:
             return self.enabled
         return not {"vector_weight", "text_weight"}.isdisjoint(self.model_fields_set)
 
 
 class Query(Section):
-    """How many results, and how good they must be."""
+    """The number of results and their minimum score."""
 
     max_results: Count = 6
     min_score: Share | None = None
@@ -140,14 +140,14 @@ class Query(Section):
 
 
 class Cache(Section):
-    """Vectors that were paid for are kept."""
+    """The cache of computed vectors."""
 
     enabled: bool = True
     max_entries: Count | None = None
 
 
 class Experimental(Section):
-    """`sessionMemory`: past conversations are searched, too."""
+    """Experimental features; `sessionMemory` also searches past sessions."""
 
     session_memory: bool = False
 
@@ -172,7 +172,7 @@ class MemorySearch(Section):
 
 
 class Collection(Section):
-    """A folder for qmd to index, beside the agent's own."""
+    """A folder that qmd indexes in addition to the agent's own."""
 
     path: Text
     name: Text | None = None
@@ -180,7 +180,7 @@ class Collection(Section):
 
 
 class QmdSessions(Section):
-    """Past conversations, written out as Markdown for qmd."""
+    """The export of past sessions as Markdown for qmd."""
 
     enabled: bool = False
     export_dir: Text | None = None
@@ -188,7 +188,7 @@ class QmdSessions(Section):
 
 
 class QmdUpdate(Section):
-    """When qmd looks at the files, and how long it may take."""
+    """When qmd updates its index, and its timeouts."""
 
     interval: Duration = "5m"
     debounce_ms: Wait = 15_000
@@ -201,16 +201,16 @@ class QmdUpdate(Section):
 
 
 class Limits(Section):
-    """How much of memory one answer brings along, and how long it may take."""
+    """The size of search results, and the timeout of a search."""
 
     max_results: Count = 6
     max_snippet_chars: Count = 700
     max_injected_chars: Count = 4_000
-    timeout_ms: Wait = 4_000  # 0: as long as it takes
+    timeout_ms: Wait = 4_000  # 0: no timeout
 
 
 class Scope(Section):
-    """Which conversations may search. A rule that denies wins over one that allows."""
+    """The sessions that may search. A rule that denies wins over one that allows."""
 
     default: Literal["allow", "deny"] = "deny"
     rules: Annotated[tuple[SendRule, ...], Strict(strict=False)] = ()
@@ -223,7 +223,7 @@ _DIRECT_ONLY = Scope.model_construct(default="deny", rules=(_PRIVATE_CHATS,))
 
 
 class Qmd(Section):
-    """The qmd program. `limits` and `scope` hold for every backend."""
+    """The qmd program. `limits` and `scope` apply to every backend."""
 
     command: Text = "qmd"
     search_mode: Literal["query", "search", "vsearch"] = "search"
@@ -244,13 +244,13 @@ class MemorySettings(Section):
 
 
 def memory_search(config: Config, agent: str) -> MemorySearch:
-    """One agent's `memorySearch`; ConfigError when it cannot be read."""
+    """Return the `memorySearch` of one agent. Raises ConfigError."""
     defaults, own = config.agents.defaults.memory_search, entry_of(config, agent).memory_search
     return _read(MemorySearch, apply_merge_patch(dict(defaults), dict(own)), "memorySearch")
 
 
 def memory_settings(config: Config) -> MemorySettings:
-    """The `memory` of the config; ConfigError when it cannot be read."""
+    """Return the `memory` section of the config. Raises ConfigError."""
     return _read(MemorySettings, dict(config.memory), "memory")
 
 
@@ -258,5 +258,5 @@ def _read(kind: type[S], tree: Any, name: str) -> S:
     try:
         return kind.model_validate(tree)
     except ValidationError as exc:
-        told = exc.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(told["msg"], key=".".join(map(str, (name, *told["loc"])))) from None
+        error = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(error["msg"], key=".".join(map(str, (name, *error["loc"])))) from None

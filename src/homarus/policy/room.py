@@ -1,7 +1,6 @@
-"""What the config says of one group: by its id, by `*` for all of them, by its topic.
+"""Resolve the settings of one group: by its id, by `*` for all groups, by its topic.
 
-Pure. Whoever asks gets the same answer: who is heard there, what the agent is told of it, and
-which tools it may use for whom.
+Access control, the prompt and the tool policy use the same result.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +11,7 @@ from homarus.policy import access
 from homarus.policy.decide import Rules
 from homarus.policy.groups import expand
 
-if TYPE_CHECKING:  # who has no channels does not load what their settings are
+if TYPE_CHECKING:  # the settings of channels are not imported without channels
     from homarus.config.channels import AccountSettings, GroupSettings, GroupTools, TopicSettings
 
 
@@ -32,34 +31,36 @@ class Room:
 
     @property
     def layers(self) -> "tuple[TopicSettings, ...]":
-        """What holds, the most specific first."""
-        return tuple(one for one in (self.topic, self.group or self.usual) if one)
+        """Return the settings that apply, the most specific first."""
+        return tuple(each for each in (self.topic, self.group or self.usual) if each)
 
 
-def find_room(settings: "AccountSettings", here: Address, parent: str = "") -> Room:
-    """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
-    groups, channel = settings.groups, here.channel
-    wanted = {_group_id(channel, each): None for each in (here.chat, parent) if each}
-    by_id = {_group_id(channel, name): one for name, one in groups.items()}
-    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
-    usual, thread = groups.get("*"), here.thread
-    topics = [one.topics for one in (group, usual) if one]
+def find_room(settings: "AccountSettings", address: Address, parent: str = "") -> Room:
+    """Find the settings of a group by its id, or by its parent's if a thread is its own chat."""
+    groups, channel = settings.groups, address.channel
+    ids = {_group_id(channel, each): None for each in (address.chat, parent) if each}
+    by_id = {_group_id(channel, name): each for name, each in groups.items()}
+    group = next((by_id[each] for each in ids if each in by_id and each != "*"), None)
+    wildcard, thread = groups.get("*"), address.thread
+    topics = [each.topics for each in (group, wildcard) if each]
     topic = next((each[thread] for each in topics if thread and thread in each), None)
-    return Room(group, usual, topic)
+    return Room(group, wildcard, topic)
 
 
 def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
-    """Which tools may be used for somebody in a group, on top of the agent's own rules.
+    """Return the tool rules for a sender in a group, which add to the agent's own rules.
 
-    What is said of the person counts, else what is said of everybody by `*`, else of the group; a
-    group that says nothing of tools is like those that are not listed.
+    The rules for the sender win over those for `*` as sender, and those over the group's. A group
+    without rules uses those of the group `*`.
     """
     for layer in (room.group, room.usual):
         if layer is None:
             continue
-        people = layer.tools_by_sender
-        named = (own for name, own in people.items() if access.is_named(channel, sender, (name,)))
-        tools = next(named, people.get(access.EVERYONE))
+        by_sender = layer.tools_by_sender
+        own = (
+            each for name, each in by_sender.items() if access.is_named(channel, sender, (name,))
+        )
+        tools = next(own, by_sender.get(access.EVERYONE))
         if tools is None and "tools" in layer.model_fields_set:
             tools = layer.tools
         if tools is not None:
@@ -68,7 +69,7 @@ def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
 
 
 def _rules(tools: "GroupTools") -> Rules:
-    """`alsoAllow` adds to `allow`; alone it takes nothing away, as nothing is kept out then."""
+    """Make rules of the settings; `alsoAllow` only extends a non-empty `allow`."""
     allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
     return Rules(allow=expand(allow), deny=expand(tools.deny))
 

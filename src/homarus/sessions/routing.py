@@ -316,22 +316,6 @@ def _shown(text: str) -> str:
 # For people
 
 
-def describe(match: BindingMatch) -> str:
-    """What a binding is for, in words: `telegram (work) group -100`."""
-    account = f" ({_shown(match.account_id)})" if match.account_id else ""
-    words = [f"{_shown(match.channel)}{account}"]
-    if match.peer:
-        kind = "direct" if match.peer.kind == "dm" else match.peer.kind
-        words.append(f"{kind} {_shown(match.peer.id)}")
-    if match.guild_id:
-        words.append(f"guild {_shown(match.guild_id)}")
-    if match.team_id:
-        words.append(f"team {_shown(match.team_id)}")
-    if match.roles:
-        words.append(f"role {_shown(' or '.join(match.roles))}")
-    return ", ".join(words)
-
-
 def explain(config: Config, asked: Asked) -> tuple[str, ...]:
     """How a chat is routed: every tier, what fits there, and why the rest does not."""
     asked = _normal(asked)
@@ -364,9 +348,15 @@ def _chat_words(asked: Asked) -> str:
 
 
 def _tier_lines(config: Config, asked: Asked, agent: str) -> Iterator[str]:
+    from homarus.config.binding_edits import describe_match
+
     chats = tuple(_chats(asked))
     judged = [
-        (f"bindings[{at}], {describe(one.match)} → {_shown(one.agent_id)}", one.agent_id, verdict)
+        (
+            f"bindings[{at}], {describe_match(one.match)} → {_shown(one.agent_id)}",
+            one.agent_id,
+            verdict,
+        )
         for at, one in enumerate(config.bindings)
         for verdict in (_judge(one.match, asked, chats),)
     ]

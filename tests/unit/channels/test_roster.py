@@ -1,5 +1,6 @@
 """Which channels there are: ours, found without importing them, and those of packages."""
 
+import importlib.metadata
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -7,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from homarus.channels import roster
-from homarus.channels.roster import known_channels, label, load_channel
+from homarus.channels.roster import CHANNELS, known_channels, label, load_channel
 from homarus.config.channels import ChannelSettings
 from homarus.core.errors import UnknownName, UserError
+from homarus.plugins.backends import BackendKind
 
 
 def entries(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    made = tuple(EntryPoint(name, value, roster.GROUP) for name, value in values.items())
-    monkeypatch.setattr(roster, "_entries", lambda: made)
+    made = tuple(EntryPoint(name, value, CHANNELS.group) for name, value in values.items())
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: made)
 
 
 def test_what_has_settings_and_create_is_a_channel_and_the_machinery_is_none() -> None:
@@ -71,5 +72,5 @@ def test_a_package_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_channel_that_is_not_there_is_called_by_its_name_without_a_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(roster, "_own", lambda: pytest.fail("all channels were listed"))
+    monkeypatch.setattr(BackendKind, "names", lambda _kind: pytest.fail("all were listed"))
     assert label("pigeon") == "pigeon" and label("../x") == "../x"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from homarus.config.edit import (
     apply_merge_patch,
     deep_merge,
-    diff_config_paths,
     get_path,
     parse_path,
     same,
@@ -21,6 +20,7 @@ from homarus.config.edit import (
     unset_path,
 )
 from homarus.core.errors import UserError
+from tests.vectors.config_functions import diff_config_paths
 
 VECTORS = Path(__file__).parents[2] / "data/vectors/gateway.json"
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)

@@ -12,9 +12,9 @@ from homarus.config.variables import (
     config_variables,
     missing_variables,
     read_env_file,
-    resolve_env_vars,
 )
 from homarus.core.errors import ConfigError
+from tests.vectors.config_functions import resolve_env_vars
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "data/vectors/gateway.json").read_text(encoding="utf-8")

@@ -310,8 +310,8 @@ def test_who_is_inside_is_known_by_name() -> None:
             group.create_task(worker(), name="run a")
             group.create_task(worker(), name="run b")
             await settle()
-            assert [one.who for one in lanes.holders("main")] == ["run a"]
-            assert all(one.for_s >= 0 for one in lanes.holders("session:a"))
+            assert [one.task_name for one in lanes.holders("main")] == ["run a"]
+            assert all(one.held_s >= 0 for one in lanes.holders("session:a"))
             assert lanes.shown()["main"] == (1, 0, 4)
             assert lanes.depth("session:a") == 1
             go.set()
@@ -333,7 +333,7 @@ def test_the_lanes_of_the_program_have_their_widths() -> None:
 
 def test_a_long_wait_is_told_with_those_who_are_inside(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        lanes, go = Lanes(long_s=0.01), asyncio.Event()
+        lanes, go = Lanes(slow_wait_s=0.01), asyncio.Event()
 
         async def worker() -> None:
             async with lanes.enter("one"):
@@ -354,7 +354,7 @@ def test_a_long_wait_is_told_with_those_who_are_inside(caplog: pytest.LogCapture
 
 def test_a_short_wait_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        lanes = Lanes(long_s=0.2)
+        lanes = Lanes(slow_wait_s=0.2)
 
         async def worker() -> None:
             async with lanes.enter("one"):

@@ -20,7 +20,7 @@ def test_row_41_a_blocked_loop_is_told_with_its_stack(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
-    found = Pulse(tick_s=0.01, limit_s=0.05, stalled=told.set)
+    found = Pulse(tick_s=0.01, limit_s=0.05, on_stall=told.set)
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -37,7 +37,7 @@ def test_row_41_a_blocked_loop_is_told_with_its_stack(
     assert found.max_ms >= found.p99_ms > 0
     assert "the event loop has been blocked for" in caplog.text
     assert "in block_until" in caplog.text
-    monkeypatch.setattr(pulse, "RED_S", 0.0)
+    monkeypatch.setattr(pulse, "STALLED_S", 0.0)
     later_s = time.monotonic() + 3_600
     monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert not found.is_red
@@ -46,7 +46,7 @@ def test_row_41_a_blocked_loop_is_told_with_its_stack(
 def test_a_standstill_is_told_once() -> None:
     told = list[str]()
     seen = threading.Semaphore(0)
-    found = Pulse(tick_s=0.005, limit_s=0.02, stalled=lambda: told.append("told"))
+    found = Pulse(tick_s=0.005, limit_s=0.02, on_stall=lambda: told.append("told"))
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:

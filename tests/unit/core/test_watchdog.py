@@ -121,7 +121,7 @@ def test_what_will_not_stop_is_given_up_and_its_lanes_are_free(
         async with asyncio.TaskGroup() as group:
             running = group.create_task(_expect_stuck(crew, tools))
             await settle()
-            assert [one.who for one in crew.lanes.holders("main")]
+            assert [one.task_name for one in crew.lanes.holders("main")]
             crew.strike()
             await running
             await crew.enter_both()

@@ -198,7 +198,7 @@ def test_a_line_that_the_server_closed_meanwhile_is_not_used_again() -> None:
         async with served(once) as (service, server):
             assert await ask(service) == (200, b"ok")
             async with asyncio.timeout(WAIT_S):
-                await service._kept[0].closed
+                await service._idle[0].closed
             assert await ask(service) == (200, b"ok")
             assert server.lines == 2
 
@@ -224,7 +224,7 @@ def test_what_a_server_says_unasked_is_no_answer_to_the_next_request(*, at_once:
 
         async with served(chatty) as (service, server):
             assert await ask(service) == (200, b"ok")
-            kept = list(service._kept)
+            kept = list(service._idle)
             answered.set()
             async with asyncio.timeout(WAIT_S):
                 for line in kept:
@@ -236,7 +236,7 @@ def test_what_a_server_says_unasked_is_no_answer_to_the_next_request(*, at_once:
 
 
 def test_a_line_that_lay_idle_for_long_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "KEEP_S", -1.0)
+    monkeypatch.setattr(exchange, "KEEP_ALIVE_S", -1.0)
 
     async def main() -> None:
         async with served(answering(OK, OK)) as (service, server):
@@ -267,7 +267,7 @@ def test_who_leaves_before_the_end_hangs_up() -> None:
                     break
             async with asyncio.timeout(WAIT_S):
                 await left.wait()
-            assert not service._kept
+            assert not service._idle
 
     asyncio.run(main())
 
@@ -301,7 +301,7 @@ def test_a_packed_body_is_unpacked(name: str, pack: Callable[[bytes], bytes]) ->
             async with service.ask("POST", "/", {"Content-Length": "0"}, b"") as reply:
                 pieces = [piece async for piece in reply.pieces()]
             assert b"".join(pieces) == body
-            assert max(len(piece) for piece in pieces) <= exchange.PIECE_BYTES
+            assert max(len(piece) for piece in pieces) <= exchange.CHUNK_BYTES
 
     asyncio.run(main())
 

@@ -392,21 +392,3 @@ def test_without_any_setting_the_explanation_is_the_default_agent() -> None:
     assert lines[0] == "telegram (default), no chat"
     assert f"{'default':<22} main: taken" in lines
     assert lines[-1] == "→ main answers (default), in agent:main:main"
-
-
-@pytest.mark.parametrize(
-    ("match", "words"),
-    [
-        ({"channel": "telegram"}, "telegram"),
-        ({"channel": "slack", "accountId": "*", "teamId": "T1"}, "slack (*), team T1"),
-        ({"channel": "x\x1b[0m"}, "x\\u{1b}[0m"),
-        (
-            {"channel": "a", "accountId": "b", "peer": {"kind": "dm", "id": "1"}, "roles": ["r"]},
-            "a (b), direct 1, role r",
-        ),
-        ({"channel": "a", "guildId": "g"}, "a, guild g"),
-    ],
-)
-def test_a_binding_is_told_in_words(match: Any, words: str) -> None:
-    found = Config.model_validate({"bindings": [{"agentId": "a", "match": match}]}).bindings[0]
-    assert routing.describe(found.match) == words

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.skills.frontmatter import parse_frontmatter
+from homarus.config.frontmatter import parse_frontmatter
 from homarus.skills.skill import (
     Install,
     Invocation,

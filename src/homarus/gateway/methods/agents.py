@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from homarus.agent import roster
 from homarus.agent.agent import Agent
 from homarus.agent.prompt import files
 from homarus.agent.prompt.files import MAX_BYTES, FileState
 from homarus.agent.prompt.identity_file import find_identity, write_identity
-from homarus.agent.workspace import seed
+from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.config import agent_edits
 from homarus.config.load import load
 from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.write import write
@@ -66,12 +66,12 @@ class CreateParams(Params):
 async def create(call: Call, params: CreateParams) -> Json:
     """Make an agent with a workspace of its own."""
     with _as_request():
-        agent, name = roster.check_name(params.name, agents(call.host.loaded.config))
-        workspace = roster.check_workspace(params.workspace, call.host.paths)
+        agent, name = agent_edits.check_name(params.name, agents(call.host.loaded.config))
+        workspace = agent_edits.check_workspace(params.workspace, call.host.paths)
     seed(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
-    new = roster.Newcomer(agent, name, params.workspace)
-    await _edit(call, lambda tree: roster.add_agent(tree, new))
+    new = agent_edits.NewAgent(agent, name, params.workspace)
+    await _edit(call, lambda tree: agent_edits.add_agent(tree, new))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
@@ -94,14 +94,14 @@ async def update(call: Call, params: UpdateParams) -> Json:
         changes["name"] = one_line(params.name, 100)
     if params.workspace:
         with _as_request():
-            seed(roster.check_workspace(params.workspace, call.host.paths))
+            seed(agent_edits.check_workspace(params.workspace, call.host.paths))
         changes["workspace"] = params.workspace
     if params.model:
         changes["model"] = call.host.models.check(params.model).ref
 
     if changes:
         with _as_request():
-            await _edit(call, lambda tree: roster.change_agent(tree, agent, changes))
+            await _edit(call, lambda tree: agent_edits.update_agent(tree, agent, changes))
     write_identity(call.host.agent(agent).workspace, name=params.name, avatar=params.avatar)
     return {"ok": True, "agentId": agent}
 
@@ -125,14 +125,14 @@ async def delete(call: Call, params: DeleteParams) -> Json:
 
     def remove(tree: dict[str, Json]) -> Json:
         nonlocal removed
-        changed, removed = roster.remove_agent(tree, agent)
+        changed, removed = agent_edits.remove_agent(tree, agent)
         return changed
 
     await _forget_sessions(call, agent, keep=not params.delete_files)
     await _edit(call, remove)
     if params.delete_files:
         now_ms = call.host.clock.now_ms()
-        roster.discard(call.host.paths, agent, now_ms, settings.workspace, settings.agent_dir)
+        trash_agent_folders(call.host.paths, agent, now_ms, settings.workspace, settings.agent_dir)
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
 

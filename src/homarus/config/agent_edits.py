@@ -1,13 +1,13 @@
-"""Who there is: agents added to the config, changed in it, taken out of it.
+"""Add, change and remove agents in the config.
 
-The edits are pure: a config's own tree in, a new one out. Whoever writes it checks it first.
+The edits are pure: they take the tree of a config file and return a new one, which the caller
+validates and writes.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from homarus.config.binding_edits import add_bindings, describe_match, list_bindings, parse_match
 from homarus.config.paths import Paths, expand
 from homarus.core.errors import UserError
 from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_agent_id
@@ -15,34 +15,41 @@ from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 
-MAX_NAME = 100
+MAX_NAME_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
-    """An agent to be made. `bind` are services whose messages it answers."""
+class NewAgent:
+    """An agent to be created, with the `CHANNEL[:ACCOUNT]`s that are bound to it."""
 
     id: AgentId
     name: str
     workspace: str
     model: str | None = None
     agent_dir: str | None = None
-    bind: tuple[str, ...] = ()
+    bindings: tuple[str, ...] = ()
 
 
 def check_name(name: str, known: Sequence[str]) -> tuple[AgentId, str]:
-    """The id and the name of a new agent; UserError when there is one, or may be none."""
-    shown = one_line(name, MAX_NAME)
-    agent = normalize_agent_id(shown)
+    """Return the id and display name for a new agent.
+
+    Raises UserError for a name that is reserved or in use.
+    """
+    display_name = one_line(name, MAX_NAME_CHARS)
+    agent = normalize_agent_id(display_name)
     if agent == DEFAULT_AGENT:
         raise UserError(f'"{one_line(name, 40)}" is reserved', fix="choose another name")
     if agent in known:
         raise UserError(f'agent "{agent}" already exists', fix="homarus agents list shows them")
-    return agent, shown
+    return agent, display_name
 
 
 def check_workspace(text: str, paths: Paths) -> Path:
-    """Where an agent may live: not around the gateway's own state, nor in the midst of it."""
+    """Return the path of a new workspace.
+
+    Raises UserError for one that is relative, contains the state directory, or is inside it
+    without a name that starts with `workspace`.
+    """
     if "\0" in text or not text.startswith(("/", "~/")):
         raise UserError("workspace must be an absolute path, or begin with ~/")
     state = paths.state.resolve()
@@ -54,8 +61,8 @@ def check_workspace(text: str, paths: Paths) -> Path:
     return path
 
 
-def add_agent(tree: Mapping[str, Json], new: Newcomer) -> dict[str, Json]:
-    """The config with one agent more. Without a list there was `main`: it stays."""
+def add_agent(tree: Mapping[str, Json], new: NewAgent) -> dict[str, Json]:
+    """Return the tree with one more agent. Without a list, the implied `main` is added first."""
     entry: dict[str, Json] = {"id": new.id, "name": new.name, "workspace": new.workspace}
     if new.model:
         entry["model"] = new.model
@@ -63,25 +70,22 @@ def add_agent(tree: Mapping[str, Json], new: Newcomer) -> dict[str, Json]:
         entry["agentDir"] = new.agent_dir
     entries = _entries(tree) or [{"id": DEFAULT_AGENT}]
     changed = _with_entries(tree, [*entries, entry])
-    if not new.bind:
+    if not new.bindings:
         return changed
-    from homarus.agent.bindings import bind, read_match
-
-    return bind(changed, new.id, [read_match(text) for text in new.bind])
+    return add_bindings(changed, new.id, [parse_match(text) for text in new.bindings])
 
 
-def change_agent(
+def update_agent(
     tree: Mapping[str, Json], agent: str, changes: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The config with other settings for one agent; objects among them are merged."""
+    """Return the tree with other settings for one agent; objects among them are merged.
+
+    Raises UserError when the agent is not in this tree.
+    """
     entries = _entries(tree) or [{"id": agent}]
-    found = [_is(entry, agent) for entry in entries]
-    if not any(found):
+    if not any(_is(entry, agent) for entry in entries):
         raise UserError(f'agent "{agent}" is not in the config file itself')
-    changed = [
-        _merged(entry, changes) if same else entry
-        for entry, same in zip(entries, found, strict=True)
-    ]
+    changed = [_merged(entry, changes) if _is(entry, agent) else entry for entry in entries]
     return _with_entries(tree, changed)
 
 
@@ -97,34 +101,18 @@ def _merged(entry: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str,
 
 
 def remove_agent(tree: Mapping[str, Json], agent: str) -> tuple[dict[str, Json], int]:
-    """The config without an agent and what was bound to it; how many bindings went."""
+    """Return the tree without an agent and its bindings, and how many bindings that were."""
     bindings = tree.get("bindings")
     before = bindings if isinstance(bindings, list) else []
-    kept = [binding for binding in before if not _binds(binding, agent)]
-    left = [entry for entry in _entries(tree) if not _is(entry, agent)]
-    removed = len(before) - len(kept)
-    return {**_with_entries(tree, left), **({"bindings": kept} if removed else {})}, removed
+    after = [binding for binding in before if not _binds(binding, agent)]
+    entries = [entry for entry in _entries(tree) if not _is(entry, agent)]
+    removed = len(before) - len(after)
+    return {**_with_entries(tree, entries), **({"bindings": after} if removed else {})}, removed
 
 
-def discard(paths: Paths, agent: str, at_ms: int, *folders: Path) -> Path | None:
-    """Put folders aside, those in the state directory; what lies elsewhere is the owner's."""
-    state = paths.state.resolve()
-    trash = state / "trash" / f"{agent}-{at_ms}"
-    for folder in folders:
-        if folder.is_symlink() or not folder.resolve().is_relative_to(state) or not folder.is_dir():
-            continue
-        trash.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(OSError):
-            shutil.move(folder, trash / folder.name)
-    return trash if trash.is_dir() else None
-
-
-def bindings_of(tree: Mapping[str, Json], agent: str) -> list[str]:
-    """What is bound to an agent, in words: `telegram`, `slack (work)`."""
-    from homarus.agent.bindings import read_bindings
-    from homarus.sessions.routing import describe
-
-    return [describe(bound.match) for bound in read_bindings(tree) if bound.agent == agent]
+def describe_bindings(tree: Mapping[str, Json], agent: str) -> list[str]:
+    """Describe the bindings of an agent as text: `telegram`, `slack (work)`."""
+    return [describe_match(each.match) for each in list_bindings(tree) if each.agent == agent]
 
 
 def _entries(tree: Mapping[str, Json]) -> list[Json]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.skills.frontmatter import parse_frontmatter
+from homarus.config.frontmatter import parse_frontmatter
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
 LEAVES = st.text(

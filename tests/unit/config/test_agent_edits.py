@@ -4,21 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.roster import (
-    Newcomer,
+from homarus.config.agent_edits import (
+    NewAgent,
     add_agent,
-    bindings_of,
-    change_agent,
     check_name,
     check_workspace,
-    discard,
+    describe_bindings,
     remove_agent,
+    update_agent,
 )
 from homarus.config.paths import Paths
 from homarus.core.errors import UserError
 from homarus.core.keys import AgentId
 
-OPS = Newcomer(AgentId("ops"), "Ops", "~/ops", model="openai/gpt-5.2", bind=("Slack:Work", "irc"))
+OPS = NewAgent(
+    AgentId("ops"), "Ops", "~/ops", model="openai/gpt-5.2", bindings=("Slack:Work", "irc")
+)
 
 
 def paths(home: Path) -> Paths:
@@ -41,8 +42,8 @@ def test_the_first_agent_added_leaves_main_where_it_is() -> None:
             {"agentId": "ops", "match": {"channel": "irc"}},
         ],
     }
-    assert bindings_of(tree, "ops") == ["slack (work)", "irc"]
-    assert bindings_of({"bindings": [None, {"agentId": "ops"}]}, "ops") == []
+    assert describe_bindings(tree, "ops") == ["slack (work)", "irc"]
+    assert describe_bindings({"bindings": [None, {"agentId": "ops"}]}, "ops") == []
 
 
 def test_an_agent_removed_takes_its_bindings_along() -> None:
@@ -57,14 +58,14 @@ def test_an_agent_removed_takes_its_bindings_along() -> None:
 
 def test_a_change_merges_and_touches_nobody_else() -> None:
     tree = {"agents": {"list": [{"id": "Main", "identity": {"name": "Ada"}}, {"id": "ops"}]}}
-    changed = change_agent(tree, "main", {"identity": {"emoji": "🦞"}})
+    changed = update_agent(tree, "main", {"identity": {"emoji": "🦞"}})
     assert changed["agents"]["list"] == [
         {"id": "Main", "identity": {"name": "Ada", "emoji": "🦞"}},
         {"id": "ops"},
     ]
     assert tree["agents"]["list"][0] == {"id": "Main", "identity": {"name": "Ada"}}
     with pytest.raises(UserError, match="not in the config file"):
-        change_agent(tree, "other", {"name": "x"})
+        update_agent(tree, "other", {"name": "x"})
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_name_that_cannot_be_is_refused(name: str, why: str) -> None:
 @pytest.mark.parametrize("bind", ["", ":x", "  "])
 def test_a_binding_names_a_channel(bind: str) -> None:
     with pytest.raises(UserError, match="names no channel"):
-        add_agent({}, Newcomer(AgentId("ops"), "Ops", "~/ops", bind=(bind,)))
+        add_agent({}, NewAgent(AgentId("ops"), "Ops", "~/ops", bindings=(bind,)))
 
 
 def test_a_workspace_may_not_hold_the_gateways_state(tmp_path: Path) -> None:
@@ -89,19 +90,3 @@ def test_a_workspace_may_not_hold_the_gateways_state(tmp_path: Path) -> None:
     for wrong in ("ops", "~/state", "/", "~/state/agents", "~", "~/x\0"):
         with pytest.raises(UserError):
             check_workspace(wrong, where)
-
-
-def test_only_what_lies_in_the_state_directory_is_put_aside(tmp_path: Path) -> None:
-    where = paths(tmp_path)
-    own, foreign, linked = (
-        tmp_path / "state" / "workspace-ops",
-        tmp_path / "mine",
-        tmp_path / "state" / "workspace-link",
-    )
-    for folder in (own, foreign):
-        folder.mkdir(parents=True)
-    linked.symlink_to(foreign)
-    trash = discard(where, "ops", 5, own, foreign, linked, tmp_path / "state" / "none")
-    assert trash == tmp_path / "state" / "trash" / "ops-5"
-    assert [path.name for path in trash.iterdir()] == ["workspace-ops"]
-    assert foreign.is_dir() and linked.is_symlink()

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.enrolment import (
-    accounts_of,
+from homarus.channels.roster import load_channel
+from homarus.config.account_edits import (
+    account_ids,
     add_account,
     delete_account,
-    has_open_references,
-    switch_off,
+    disable_account,
+    has_unset_variables,
 )
-from homarus.channels.roster import load_channel
 from homarus.config.channels import merged, read_account
 from homarus.config.document import KeyPath
 from homarus.core.errors import ConfigError, UnknownName, UserError
@@ -36,12 +36,12 @@ def test_the_first_account_has_the_section_to_itself() -> None:
     tree = add_account({"agents": {}}, "telegram", "default", TOKEN)
     section = {"enabled": True, "botToken": "3:c"}
     assert tree == {"agents": {}, "channels": {"telegram": section}}
-    assert accounts_of(tree, "telegram") == ("default",)
+    assert account_ids(tree, "telegram") == ("default",)
 
 
 def test_a_second_one_leaves_the_first_as_it_was() -> None:
     tree = add_account(ALONE, "telegram", "work", TOKEN)
-    assert accounts_of(tree, "telegram") == ("default", "work")
+    assert account_ids(tree, "telegram") == ("default", "work")
     assert merged(tree["channels"], "telegram", "default")["botToken"] == "1:a"
     assert merged(tree["channels"], "telegram", "work")["botToken"] == "3:c"
     assert "accounts" not in ALONE["channels"]["telegram"]
@@ -49,7 +49,7 @@ def test_a_second_one_leaves_the_first_as_it_was() -> None:
 
 def test_a_named_account_may_be_the_only_one() -> None:
     tree = add_account({}, "telegram", "work", TOKEN)
-    assert accounts_of(tree, "telegram") == ("work",)
+    assert account_ids(tree, "telegram") == ("work",)
 
 
 def test_one_that_is_there_is_changed_under_the_name_it_is_written_by() -> None:
@@ -63,15 +63,15 @@ def test_one_that_is_there_is_changed_under_the_name_it_is_written_by() -> None:
 
 @pytest.mark.parametrize("tree", [ALONE, TWO])
 def test_what_is_switched_off_stays_and_comes_back(tree: dict[str, Any]) -> None:
-    off = switch_off(tree, "telegram", "default")
-    assert not enabled(off, "default") and accounts_of(off, "telegram")
+    off = disable_account(tree, "telegram", "default")
+    assert not enabled(off, "default") and account_ids(off, "telegram")
     assert enabled(add_account(off, "telegram", "default", {}), "default")
 
 
 def test_a_whole_channel_is_off_whatever_its_accounts_say() -> None:
-    on = add_account(switch_off(TWO, "telegram", "work"), "telegram", "work", {})
+    on = add_account(disable_account(TWO, "telegram", "work"), "telegram", "work", {})
     assert on["channels"]["telegram"]["accounts"]["Work"]["enabled"] is True
-    off = switch_off(on, "telegram", None)
+    off = disable_account(on, "telegram", None)
     assert not enabled(off, "default") and not enabled(off, "work")
     back = add_account(off, "telegram", "work", {})
     assert enabled(back, "work") and not enabled(back, "default")
@@ -79,13 +79,13 @@ def test_a_whole_channel_is_off_whatever_its_accounts_say() -> None:
 
 def test_the_last_account_takes_the_section_along() -> None:
     one = delete_account(TWO, "telegram", "work")
-    assert accounts_of(one, "telegram") == ("default",)
+    assert account_ids(one, "telegram") == ("default",)
     assert delete_account(one, "telegram", "default") == {"channels": {}}
     assert delete_account(TWO, "telegram", None) == {"channels": {}}
     assert delete_account(ALONE, "telegram", "default") == {"channels": {}}
 
 
-@pytest.mark.parametrize("change", [switch_off, delete_account])
+@pytest.mark.parametrize("change", [disable_account, delete_account])
 def test_what_is_not_there_cannot_be_taken_out(change: Any) -> None:
     with pytest.raises(UserError, match="no channel 'irc'") as caught:
         change(TWO, "irc", None)
@@ -120,4 +120,4 @@ def test_an_account_is_judged_as_its_channel_reads_it() -> None:
     ],
 )
 def test_a_variable_that_was_not_filled_in_is_noticed(value: Any, found: bool) -> None:
-    assert has_open_references(value) is found
+    assert has_unset_variables(value) is found

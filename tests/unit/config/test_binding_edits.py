@@ -6,13 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.bindings import bind, in_words, read_bindings, read_match, read_peer, unbind
+from homarus.config.binding_edits import (
+    add_bindings,
+    describe_match,
+    describe_matches,
+    list_bindings,
+    parse_match,
+    parse_peer,
+    remove_bindings,
+)
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 
 
 def test_what_a_person_types_becomes_a_binding() -> None:
-    match = read_match(
+    match = parse_match(
         " Telegram : Work ", peer="dm:@Ann:hs", guild=" g1 ", team="T1", roles=("r1", "r2")
     )
     assert match == {
@@ -23,21 +31,21 @@ def test_what_a_person_types_becomes_a_binding() -> None:
         "teamId": "T1",
         "roles": ["r1", "r2"],
     }
-    assert read_match("irc:*") == {"channel": "irc", "accountId": "*"}
-    assert read_match("irc", peer="group")["peer"] == {"kind": "group", "id": "*"}
+    assert parse_match("irc:*") == {"channel": "irc", "accountId": "*"}
+    assert parse_match("irc", peer="group")["peer"] == {"kind": "group", "id": "*"}
     Config.model_validate({"bindings": [{"agentId": "a", "match": match}]})
 
 
 @pytest.mark.parametrize("text", ["", " ", ":work"])
 def test_a_binding_without_a_channel_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="names no channel"):
-        read_match(text)
+        parse_match(text)
 
 
 @pytest.mark.parametrize("text", ["-100", "room:1", ":1", "Group:1", "\x1b[0m"])
 def test_a_chat_without_a_kind_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="names no chat") as caught:
-        read_peer(text)
+        parse_peer(text)
     assert "direct, group, channel, dm" in caught.value.fix
     assert str(caught.value).isprintable()
 
@@ -45,11 +53,11 @@ def test_a_chat_without_a_kind_is_refused(text: str) -> None:
 def test_what_is_bound_stands_at_the_end_and_nothing_else_changes() -> None:
     old = {"agentId": "home", "match": {"channel": "irc"}, "comment": "mine"}
     tree: dict[str, Any] = {"gateway": {"port": 1}, "bindings": [old]}
-    new = bind(tree, "work", [read_match("slack"), read_match("irc:b")])
+    new = add_bindings(tree, "work", [parse_match("slack"), parse_match("irc:b")])
     assert new["gateway"] == {"port": 1} and new["bindings"][0] is old
-    assert [bound.agent for bound in read_bindings(new)] == ["home", "work", "work"]
+    assert [bound.agent for bound in list_bindings(new)] == ["home", "work", "work"]
     assert tree["bindings"] == [old]
-    assert bind({}, "work", [read_match("irc")])["bindings"] == [
+    assert add_bindings({}, "work", [parse_match("irc")])["bindings"] == [
         {"agentId": "work", "match": {"channel": "irc"}}
     ]
 
@@ -66,32 +74,32 @@ def test_what_is_bound_stands_at_the_end_and_nothing_else_changes() -> None:
 )
 def test_the_same_is_bound_once(one: str, two: str) -> None:
     first, second = (
-        read_match(text, peer=peer) for text, _, peer in (t.partition("|") for t in (one, two))
+        parse_match(text, peer=peer) for text, _, peer in (t.partition("|") for t in (one, two))
     )
-    tree = bind({}, "home", [first])
+    tree = add_bindings({}, "home", [first])
     with pytest.raises(UserError, match='bound to agent "home" already') as caught:
-        bind(tree, "work", [second])
+        add_bindings(tree, "work", [second])
     assert "unbind --agent home" in caught.value.fix
     with pytest.raises(UserError, match="bound to it already"):
-        bind(tree, "home", [second])
+        add_bindings(tree, "home", [second])
     with pytest.raises(UserError, match="bound to it already"):
-        bind({}, "home", [first, second])
+        add_bindings({}, "home", [first, second])
 
 
 def test_what_differs_in_one_thing_is_another_binding() -> None:
     matches = [
-        read_match("irc"),
-        read_match("irc:*"),
-        read_match("irc", peer="group:1"),
-        read_match("irc", peer="channel:1"),
-        read_match("irc", peer="group"),
-        read_match("irc", guild="g"),
-        read_match("irc", team="g"),
-        read_match("irc", roles=("g",)),
-        read_match("matrix", peer="group:!A:hs"),
-        read_match("matrix", peer="group:!a:hs"),
+        parse_match("irc"),
+        parse_match("irc:*"),
+        parse_match("irc", peer="group:1"),
+        parse_match("irc", peer="channel:1"),
+        parse_match("irc", peer="group"),
+        parse_match("irc", guild="g"),
+        parse_match("irc", team="g"),
+        parse_match("irc", roles=("g",)),
+        parse_match("matrix", peer="group:!A:hs"),
+        parse_match("matrix", peer="group:!a:hs"),
     ]
-    assert len(bind({}, "home", matches)["bindings"]) == len(matches)
+    assert len(add_bindings({}, "home", matches)["bindings"]) == len(matches)
 
 
 def test_a_binding_is_taken_away_and_others_stay() -> None:
@@ -103,21 +111,21 @@ def test_a_binding_is_taken_away_and_others_stay() -> None:
             {"agentId": "work", "match": {"channel": "slack"}},
         ]
     }
-    left, gone = unbind(tree, "work", [read_match("irc:B")])
+    left, gone = remove_bindings(tree, "work", [parse_match("irc:B")])
     assert gone == ("irc (b)",)
     assert left["bindings"] == [tree["bindings"][at] for at in (0, 2, 3)]
-    left, gone = unbind(tree, "work", None)
+    left, gone = remove_bindings(tree, "work", None)
     assert left["bindings"] == [tree["bindings"][0], "odd"] and len(gone) == 2
-    assert unbind({"a": 1}, "work", None) == ({"a": 1}, ())
+    assert remove_bindings({"a": 1}, "work", None) == ({"a": 1}, ())
 
 
 def test_what_is_not_bound_cannot_be_taken_away() -> None:
-    tree = bind({}, "home", [read_match("irc"), read_match("slack")])
+    tree = add_bindings({}, "home", [parse_match("irc"), parse_match("slack")])
     with pytest.raises(UserError, match='matrix is not bound to "home"') as caught:
-        unbind(tree, "home", [read_match("irc"), read_match("matrix")])
+        remove_bindings(tree, "home", [parse_match("irc"), parse_match("matrix")])
     assert caught.value.fix == "irc; slack"
     with pytest.raises(UserError, match='irc is not bound to "work"'):
-        unbind(tree, "work", [read_match("irc")])
+        remove_bindings(tree, "work", [parse_match("irc")])
 
 
 JSON = st.recursive(
@@ -134,10 +142,28 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_stands_in_the_list_stays_there(odd: Any) -> None:
     tree = {"bindings": [odd]}
-    made = bind(tree, "work", [read_match("irc:zz")])
+    made = add_bindings(tree, "work", [parse_match("irc:zz")])
     assert made["bindings"][0] == odd
-    assert unbind(made, "work", [read_match("irc:zz")])[0] == tree
+    assert remove_bindings(made, "work", [parse_match("irc:zz")])[0] == tree
+
+
+@pytest.mark.parametrize(
+    ("match", "text"),
+    [
+        ({"channel": "telegram"}, "telegram"),
+        ({"channel": "slack", "accountId": "*", "teamId": "T1"}, "slack (*), team T1"),
+        ({"channel": "x\x1b[0m"}, "x\\u{1b}[0m"),
+        (
+            {"channel": "a", "accountId": "b", "peer": {"kind": "dm", "id": "1"}, "roles": ["r"]},
+            "a (b), direct 1, role r",
+        ),
+        ({"channel": "a", "guildId": "g"}, "a, guild g"),
+    ],
+)
+def test_describe_match_names_every_part(match: Any, text: str) -> None:
+    binding = Config.model_validate({"bindings": [{"agentId": "a", "match": match}]}).bindings[0]
+    assert describe_match(binding.match) == text
 
 
 def test_bindings_are_told_in_words() -> None:
-    assert in_words([read_match("irc:b", peer="group:#x")]) == ("irc (b), group #x",)
+    assert describe_matches([parse_match("irc:b", peer="group:#x")]) == ("irc (b), group #x",)

@@ -1,8 +1,8 @@
-"""Frontmatter: the `key: value` lines between two `---` at the top of a markdown file.
+"""Parse frontmatter: the `key: value` lines between two `---` at the top of a markdown file.
 
-The small part of YAML that such files use, and no more: plain, quoted, folded and literal text,
-JSON in place, and nested blocks of keys and lists. Every value is text; a nested block becomes
-JSON text. What cannot be read as a block is kept as the words it holds.
+Supports the subset of YAML that such files use: plain, quoted, folded and literal text, inline
+JSON, and nested blocks of keys and lists. Every value is text; a nested block becomes JSON text,
+and lines that are no valid block become folded text.
 """
 
 import json
@@ -25,17 +25,17 @@ _EMPTY = frozenset({"", "~", "null"})
 _MAX_DEPTH = 20
 
 
-class _Line(NamedTuple):
+class _IndentedLine(NamedTuple):
     indent: int
     text: str
 
 
-class _NotABlock(ValueError):
-    """These lines are no nested keys or list."""
+class _NotABlockError(ValueError):
+    """The lines are neither nested keys nor a list."""
 
 
 def parse_frontmatter(text: str) -> dict[str, str]:
-    """The keys and their values as text; none when there is no closed block at the top."""
+    """Return the keys and values; none when the text does not start with a closed block."""
     entries: list[tuple[str, str, list[str]]] = []
     for line in _block_lines(text):
         found = _KEY.fullmatch(line)
@@ -75,7 +75,7 @@ def _nested(below: Sequence[str]) -> str:
     if body.startswith(("{", "[")):
         return body
     lines = [
-        _Line(len(line) - len(line.lstrip()), line.strip())
+        _IndentedLine(len(line) - len(line.lstrip()), line.strip())
         for line in body.split("\n")
         if line.strip() and not line.lstrip().startswith("#")
     ]
@@ -84,21 +84,21 @@ def _nested(below: Sequence[str]) -> str:
     try:
         value, end = _read_block(lines, 0, _MAX_DEPTH)
         if end < len(lines):
-            raise _NotABlock
-    except _NotABlock:
+            raise _NotABlockError
+    except _NotABlockError:
         return _fold(below)
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read_block(lines: list[_Line], at: int, depth: int) -> tuple[Json, int]:
+def _read_block(lines: list[_IndentedLine], at: int, depth: int) -> tuple[Json, int]:
     if depth == 0:
-        raise _NotABlock
+        raise _NotABlockError
     if lines[at].text == "-" or lines[at].text.startswith("- "):
         return _read_list(lines, at, depth)
     return _read_keys(lines, at, depth)
 
 
-def _read_keys(lines: list[_Line], at: int, depth: int) -> tuple[dict[str, Json], int]:
+def _read_keys(lines: list[_IndentedLine], at: int, depth: int) -> tuple[dict[str, Json], int]:
     indent, keys = lines[at].indent, dict[str, Json]()
     while at < len(lines) and lines[at].indent == indent:
         found = _MEMBER.fullmatch(lines[at].text)
@@ -113,11 +113,11 @@ def _read_keys(lines: list[_Line], at: int, depth: int) -> tuple[dict[str, Json]
         else:
             keys[key] = None
     if not keys:
-        raise _NotABlock
+        raise _NotABlockError
     return keys, at
 
 
-def _read_list(lines: list[_Line], at: int, depth: int) -> tuple[list[Json], int]:
+def _read_list(lines: list[_IndentedLine], at: int, depth: int) -> tuple[list[Json], int]:
     indent, items = lines[at].indent, list[Json]()
     while at < len(lines) and lines[at].indent == indent and lines[at].text.startswith("-"):
         text = lines[at].text[1:].strip()
@@ -125,18 +125,18 @@ def _read_list(lines: list[_Line], at: int, depth: int) -> tuple[list[Json], int
             items.append(_scalar(_COMMENT.sub("", text)))
             at += 1
             continue
-        if text:  # `- key: value`: the item is a block that begins on this line
-            lines[at] = _Line(indent + len(lines[at].text) - len(text), text)
+        if text:  # `- key: value`: the item is a block that starts on this line
+            lines[at] = _IndentedLine(indent + len(lines[at].text) - len(text), text)
         else:
             at += 1
         if at >= len(lines) or lines[at].indent <= indent:
-            raise _NotABlock
+            raise _NotABlockError
         item, at = _read_block(lines, at, depth - 1)
         items.append(item)
     return items, at
 
 
-def _belongs(line: _Line, indent: int) -> bool:
+def _belongs(line: _IndentedLine, indent: int) -> bool:
     return line.indent > indent or (line.indent == indent and line.text.startswith("- "))
 
 
@@ -157,7 +157,7 @@ def _flow(text: str) -> Json:
     except ConfigError:
         inner = text[1:-1].split(",")
         if text[0] + text[-1] != "[]" or any(mark in text[1:-1] for mark in "[]{}"):
-            raise _NotABlock from None
+            raise _NotABlockError from None
         return [_scalar(item) for item in inner if item.strip()]
 
 
@@ -176,6 +176,6 @@ def _dedent(lines: Sequence[str]) -> str:
 
 
 def _fold(lines: Sequence[str]) -> str:
-    """Lines become one; an empty line becomes a line break."""
+    """Join the lines with spaces; an empty line becomes a line break."""
     paragraphs = "\n".join(line.strip() for line in lines).strip("\n").split("\n\n")
     return "\n".join(paragraph.replace("\n", " ").strip() for paragraph in paragraphs).strip()
