@@ -7,7 +7,7 @@ or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside th
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -32,13 +32,50 @@ from homarus.store.line import dump, load
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _MARK_CHARS: Final = (8, 64)
-# What a wish is called in the JSON, and here.
-_WISHES: Final = {
+# Stored keys by attribute. The keys are stored data: renaming an attribute must not change them.
+_OPTION_KEYS: Final = {
     "model": "model",
     "thinking": "thinking",
-    "timeout": "timeout_s",
+    "timeout_s": "timeout",
     "verbose": "verbose",
     "reasoning": "reasoning",
+}
+_METADATA_KEYS: Final = {
+    "kind": "kind",
+    "title": "title",
+    "name": "name",
+    "handle": "handle",
+    "is_bot": "is_bot",
+    "is_edit": "is_edit",
+    "mentioned": "mentioned",
+    "elsewhere": "elsewhere",
+    "detects": "detects",
+    "reply_to": "reply_to",
+    "answers_us": "answers_us",
+    "quoted": "quoted",
+    "forwarded": "forwarded",
+    "parent": "parent",
+    "album": "album",
+    "guild": "guild",
+    "team": "team",
+    "roles": "roles",
+}
+_MEDIA_KEYS: Final = {
+    "kind": "kind",
+    "mime": "mime",
+    "name": "name",
+    "size": "size",
+    "ref": "ref",
+    "path": "path",
+    "problem": "problem",
+}
+_EXTRAS_KEYS: Final = {
+    "reply_to": "reply_to",
+    "replaces": "replaces",
+    "media": "media",
+    "as_voice": "as_voice",
+    "buttons": "buttons",
+    "silent": "silent",
 }
 # In the order of the fields of Accepted and Parcel.
 ACCEPTED: Final = (
@@ -50,6 +87,7 @@ PARCELS: Final = (
     " attempts, not_before_ms, place, extras FROM parcels"
 )
 _NO_MEDIA: Final = Media()
+_NO_WISHES: Final = Wishes()
 _BODY: Final = 9  # where the message stands among the fields of Accepted
 
 
@@ -69,16 +107,16 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
         data["thread"] = address.thread
     if inbound.images:
         data["images"] = [{"mime": image.mime, "data": image.data} for image in inbound.images]
-    if asked := _wishes_json(wishes):
-        data["wishes"] = asked
+    if options := _encode_fields(wishes, _NO_WISHES, _OPTION_KEYS):
+        data["wishes"] = options
     if inbound.run_id:
         data["run"] = inbound.run_id
     if inbound.authority:
         data["authority"] = inbound.authority
     if inbound.occasion != DIRECT:
-        data["occasion"] = _told(inbound.occasion, DIRECT)
+        data["occasion"] = _encode_fields(inbound.occasion, DIRECT, _METADATA_KEYS)
     if inbound.media:
-        data["media"] = [_told(media, _NO_MEDIA) for media in inbound.media]
+        data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in inbound.media]
     if inbound.before:
         data["before"] = inbound.before
     if inbound.copy_for:
@@ -89,7 +127,6 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
 def read_inbound(data: Json) -> Inbound:
     """The message that `inbound_json` wrote; Corrupt when it did not write this."""
     try:
-        wishes = data.get("wishes", {})
         return Inbound(
             id=data["id"],
             address=Address(data["channel"], data["chat"], data["account"], data.get("thread")),
@@ -97,11 +134,11 @@ def read_inbound(data: Json) -> Inbound:
             text=data["text"],
             images=tuple(Image(image["data"], image["mime"]) for image in data.get("images", ())),
             at_ms=data["at"],
-            wishes=Wishes(**{field: wishes.get(name) for name, field in _WISHES.items()}),
+            wishes=Wishes(**_decode_fields(data.get("wishes", {}), _OPTION_KEYS)),
             run_id=data.get("run", ""),
             authority=data.get("authority", ""),
             occasion=_read_occasion(data.get("occasion")),
-            media=tuple(Media(**media) for media in data.get("media", ())),
+            media=_decode_media(data.get("media", ())),
             before=data.get("before", ""),
             copy_for=data.get("copyFor", ""),
         )
@@ -117,7 +154,8 @@ def digest_of(session: str, inbound: Inbound) -> str:
     images = [[media.kind, media.ref] for media in inbound.media] or [
         [image.mime, image.data] for image in inbound.images
     ]
-    said = [session, inbound.address.chat, inbound.text, images, _wishes_json(inbound.wishes)]
+    options = _encode_fields(inbound.wishes, _NO_WISHES, _OPTION_KEYS)
+    said = [session, inbound.address.chat, inbound.text, images, options]
     return hashlib.sha256(dump(said).encode()).hexdigest()
 
 
@@ -139,22 +177,27 @@ def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(storable, ids)))
 
 
-def _told(value: Occasion | Media | Extras, nothing: object) -> dict[str, Json]:
-    """The fields that say something."""
-    names = (one.name for one in fields(value))
-    said = {name: getattr(value, name) for name in names}
-    return {name: each for name, each in said.items() if each != getattr(nothing, name)}
+def _encode_fields(value: object, default: object, keys: Mapping[str, str]) -> dict[str, Json]:
+    """Return the attributes that differ from the default, under their stored keys."""
+    pairs = ((key, getattr(value, name), getattr(default, name)) for name, key in keys.items())
+    return {key: given for key, given, unset in pairs if given != unset}
+
+
+def _decode_fields(data: Mapping[str, Json], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return keyword arguments from stored data. Raises KeyError for an unknown key."""
+    names = {key: name for name, key in keys.items()}
+    return {names[key]: value for key, value in data.items()}
+
+
+def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:
+    return tuple(Media(**_decode_fields(row, _MEDIA_KEYS)) for row in rows)
 
 
 def _read_occasion(data: Mapping[str, Json] | None) -> Occasion:
     if data is None:
         return DIRECT
-    return Occasion(**{**data, "roles": tuple(data.get("roles", ()))})
-
-
-def _wishes_json(wishes: Wishes) -> dict[str, Json]:
-    asked = {name: getattr(wishes, field) for name, field in _WISHES.items()}
-    return {name: value for name, value in asked.items() if value is not None}
+    given = {**data, "roles": tuple(data.get("roles", ()))}
+    return Occasion(**_decode_fields(given, _METADATA_KEYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +281,9 @@ def extras_text(extras: Extras) -> str:
     """What a parcel carries beside its words, as its column holds it; "" for nothing."""
     if extras == NO_EXTRAS:
         return ""
-    data = _told(extras, NO_EXTRAS)
+    data = _encode_fields(extras, NO_EXTRAS, _EXTRAS_KEYS)
     if extras.media:
-        data["media"] = [_told(media, _NO_MEDIA) for media in extras.media]
+        data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in extras.media]
     if extras.buttons:
         data["buttons"] = [[[one.label, one.data] for one in row] for row in extras.buttons]
     return dump(data)
@@ -252,11 +295,11 @@ def read_extras(text: str) -> Extras:
         return NO_EXTRAS
     try:
         data = load(text)
-        media = tuple(Media(**one) for one in data.pop("media", ()))
+        media = _decode_media(data.pop("media", ()))
         rows = data.pop("buttons", ())
         buttons = tuple(tuple(Button(*one) for one in row) for row in rows)
-        return Extras(**data, media=media, buttons=buttons)
-    except (AttributeError, TypeError, ValueError) as exc:
+        return Extras(**_decode_fields(data, _EXTRAS_KEYS), media=media, buttons=buttons)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise Corrupt("a parcel cannot be read", fix="run `homarus doctor`") from exc
 
 
