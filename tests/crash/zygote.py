@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 from homarus.core import faults
 
 MODULES = (
-    "homarus.testing.gateway",
-    "homarus.testing.ledger",
+    "tests.crash.scripted_gateway",
+    "tests.crash.ledger",
     "homarus.testing.model_server.__main__",
     # What the program imports when it first needs it.
     "homarus.gateway.methods",
