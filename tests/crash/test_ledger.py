@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.ledger import Flavour, LedgerServer, Offer, SendFault, LedgerRecords
+from tests.crash.ledger import Flavour, LedgerRecords, LedgerServer, Offer, SendFault
 
 GUARD_S = 60.0
 

@@ -1,12 +1,23 @@
 """What a dialect must tell the server: one file per vendor's wire."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
 from homarus.core.message import Json
 from homarus.core.value import dataclass
-from homarus.testing.model_server.script import Content, Fail, Overflow, Trouble
+from homarus.testing.model_server.script import (
+    Call,
+    CallTools,
+    Content,
+    Fail,
+    Overflow,
+    Say,
+    Stop,
+    Tokens,
+    Trouble,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +81,30 @@ class Dialect(Protocol):
         ...
 
     def refuse(self, step: Fail | Overflow) -> Refusal: ...
+
+
+def usage_of(ask: Ask, steps: Sequence[Content]) -> Tokens:
+    """Return the usage the script reports, or an estimate by the size of request and answer."""
+    for step in reversed(steps):
+        if isinstance(step, Tokens):
+            return step
+    pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
+    return Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+
+
+def stop_reason(steps: Sequence[Content], reasons: Mapping[str, str]) -> str:
+    """Return the vendor's word for why the answer ended: the script's, or what its steps imply."""
+    for step in reversed(steps):
+        if isinstance(step, Stop):
+            return reasons[step.reason]
+    return reasons["toolUse" if any(isinstance(step, CallTools) for step in steps) else "stop"]
+
+
+def call_input(call: Call) -> Json:
+    """Return the arguments of a call as a JSON value."""
+    return json.loads(call.args) if isinstance(call.args, str) else dict(call.args)
+
+
+def compact_json(value: Json) -> bytes:
+    """Encode a value without blanks."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
