@@ -1,6 +1,6 @@
-"""A message as a journal keeps it: its JSON, its digest, and the columns of its row.
+"""Encode and decode journal records: the message's JSON, its digest and the columns of its row.
 
-Every journal makes its rows here, so that they agree on what the same message is. Text that UTF-8
+Every journal uses this module, so that they agree on which messages are the same. Text that UTF-8
 or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside the JSON.
 """
 
@@ -77,7 +77,7 @@ _EXTRAS_KEYS: Final = {
     "buttons": "buttons",
     "silent": "silent",
 }
-# In the order of the fields of Accepted and Parcel.
+# In the order of the fields of InboxRecord and OutboxRecord.
 ACCEPTED: Final = (
     "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
     " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
@@ -88,11 +88,11 @@ PARCELS: Final = (
 )
 _NO_MEDIA: Final = Media()
 _NO_WISHES: Final = Wishes()
-_BODY: Final = 9  # where the message stands among the fields of Accepted
+_BODY: Final = 9  # index of the message among the fields of InboxRecord
 
 
 def inbound_json(inbound: Inbound) -> dict[str, Json]:
-    """A message as a JSON object; what it does not say is left out."""
+    """Return a message as a JSON object, without the fields that have their default value."""
     address, wishes = inbound.address, inbound.wishes
     data: dict[str, Json] = {
         "id": inbound.id,
@@ -125,7 +125,10 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
 
 
 def read_inbound(data: Json) -> Inbound:
-    """The message that `inbound_json` wrote; Corrupt when it did not write this."""
+    """Return the message that `encode_inbound` wrote.
+
+    Raises CorruptDataError for any other value.
+    """
     try:
         return Inbound(
             id=data["id"],
@@ -147,9 +150,10 @@ def read_inbound(data: Json) -> Inbound:
 
 
 def digest_of(session: str, inbound: Inbound) -> str:
-    """What makes a message the same one: where it belongs and what it says, not when it came.
+    """Return a hash of what identifies a message: its session, chat, text, files and options.
 
-    A file counts by what its service calls it: whether it could be had may change.
+    The time is not part of it. A file counts by its id at the service, because whether it can be
+    downloaded may change.
     """
     images = [[media.kind, media.ref] for media in inbound.media] or [
         [image.mime, image.data] for image in inbound.images
@@ -160,20 +164,20 @@ def digest_of(session: str, inbound: Inbound) -> str:
 
 
 def preview_of(text: str) -> str:
-    """The start of a message, in one line."""
-    # More than is shown, since blanks are folded; not all of it, which may be a book.
+    """Return the start of a message in one line."""
+    # Twice the limit, since blanks are folded, but not all of a text that may be very long.
     return storable(one_line(text.lstrip()[: 2 * PREVIEW_CHARS], PREVIEW_CHARS))
 
 
 def storable(text: str) -> str:
-    """The text as every database can hold it."""
+    """Return the text with U+FFFD for every character that some database cannot store."""
     if text.isascii() and "\0" not in text:
         return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """The same for ids, each of them once."""
+    """Return storable ids in order, each of them once."""
     return tuple(dict.fromkeys(map(storable, ids)))
 
 
@@ -202,14 +206,14 @@ def _read_occasion(data: Mapping[str, Json] | None) -> Occasion:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The row a message will be, if it is new; with what is kept beside its fields."""
+    """A message prepared for the journal: its record, its digest and its JSON text."""
 
     row: Accepted
     digest: str
     body: str
 
     def columns(self) -> tuple[str | int, ...]:
-        """What the row is made with; the rest is as the tables say."""
+        """Return the values to insert; the other columns have their defaults."""
         row = self.row
         return (
             row.id, row.session, row.channel, row.account, row.message_id, row.sender,
@@ -217,13 +221,14 @@ class Arrival:
         )  # fmt: skip
 
     def at(self, place: int) -> Accepted:
-        """The row that was made of it."""
+        """Return the record with the position that the database gave it."""
         return replace(self.row, place=place)
 
     def others(self) -> Iterator["Arrival"]:
-        """What it is kept as when its id is taken: parked, under an id with a mark.
+        """Yield the parked variants to try when the id is taken.
 
-        The first has no mark: then it is only the run's id that is taken.
+        The first keeps the message id: then only the id of the run is taken. The others append a
+        part of the digest to it.
         """
         known = self.row.message_id
         yield self._parked(known, f"run {self.row.id} is of another message")
@@ -240,7 +245,7 @@ class Arrival:
 
 
 def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
-    """Make ready to keep a message. One without an id of its own is like no other."""
+    """Return a message prepared for the journal; one without an id is never a duplicate."""
     row_id = storable(inbound.run_id) or str(uuid4())
     known = f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
     row = Accepted(
@@ -258,7 +263,7 @@ def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
 
 
 def pack(parcel: Parcel) -> Parcel:
-    """The parcel as it enters an outbox: not tried yet, in text every database can hold."""
+    """Return a new pending outbox record with text that every database can store."""
     address = parcel.address
     return Parcel(
         id=storable(parcel.id),
@@ -278,7 +283,7 @@ def pack(parcel: Parcel) -> Parcel:
 
 
 def extras_text(extras: Extras) -> str:
-    """What a parcel carries beside its words, as its column holds it; "" for nothing."""
+    """Return the extras of an outbox record as its column holds them, "" for none."""
     if extras == NO_EXTRAS:
         return ""
     data = _encode_fields(extras, NO_EXTRAS, _EXTRAS_KEYS)
@@ -290,7 +295,7 @@ def extras_text(extras: Extras) -> str:
 
 
 def read_extras(text: str) -> Extras:
-    """What `extras_text` wrote; Corrupt when it did not write this."""
+    """Return the extras that `encode_extras` wrote. Raises CorruptDataError for any other text."""
     if not text:
         return NO_EXTRAS
     try:
@@ -304,14 +309,14 @@ def read_extras(text: str) -> Extras:
 
 
 def read_accepted(row: Sequence[Any]) -> Accepted:
-    """A message from its columns, which are in the order of the fields."""
+    """Return an inbox record from its columns, which are in the order of the fields."""
     fields = [*row]
     fields[_BODY] = read_body(row[_BODY])
     return Accepted(*fields)
 
 
 def read_parcel(row: Sequence[Any]) -> Parcel:
-    """A parcel from its columns, which are in the order of the fields."""
+    """Return an outbox record from its columns, which are in the order of the fields."""
     parcel_id, run, channel, chat, account, thread, *rest, extras = row
     address = Address(channel, chat, account, thread)
     fields = (parcel_id, run, address, *rest, read_extras(extras))
@@ -319,7 +324,7 @@ def read_parcel(row: Sequence[Any]) -> Parcel:
 
 
 def read_body(body: str | None) -> Inbound | None:
-    """The message of a row; None when it was let go, or cannot be read any more."""
+    """Return the message of an inbox record, or None when it was deleted or is unreadable."""
     try:
         return None if body is None else read_inbound(load(body))
     except (Corrupt, ValueError):
