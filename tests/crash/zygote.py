@@ -15,6 +15,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from homarus.config.schema import Config
 from homarus.core import faults
 
 MODULES = (
@@ -35,6 +36,7 @@ def main() -> None:
     """Fork on order until nobody gives any."""
     for module in MODULES:
         importlib.import_module(module)
+    Config.model_validate({})  # pydantic builds the validators once, here, and not in every child
     wake, tell = socket.socketpair()
     for one in (wake, tell):
         one.setblocking(False)

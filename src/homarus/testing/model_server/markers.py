@@ -36,7 +36,7 @@ class Markers:
     """Answers requests by what their messages ask for."""
 
     def __init__(self) -> None:
-        self._refused: Counter[str] = Counter()
+        self._seen: Counter[tuple[str, str]] = Counter()
 
     def steps(self, ask: Ask) -> list[Step]:
         """The answer to a request nobody scripted."""
@@ -66,17 +66,22 @@ class Markers:
             return [Say(_MARKER.sub("", whole).strip())]
         if word in {"fail", "overflow"}:
             return self._refusal(word, numbers, whole)
+        if word == "delay" and len(numbers) > 1 and self._is_over(word, whole, numbers[1]):
+            return []
         make = _WORDS.get(word)
         return make(numbers) if make else []
 
     def _refusal(self, word: str, numbers: list[float], whole: str) -> list[Step]:
         status = int(numbers.pop(0)) if word == "fail" and numbers else 500
-        if numbers:
-            self._refused[whole] += 1
-            if self._refused[whole] > numbers[0]:
-                return []
+        if numbers and self._is_over(word, whole, numbers[0]):
+            return []
         wait = f"{numbers[1]:g}" if len(numbers) > 1 else ""
         return [Overflow() if word == "overflow" else Fail(status, retry_after=wait)]
+
+    def _is_over(self, word: str, whole: str, times: float) -> bool:
+        """Count a request with this text; return whether there were more than `times`."""
+        self._seen[word, whole] += 1
+        return self._seen[word, whole] > times
 
 
 def _first(numbers: Sequence[float], otherwise: float) -> float:
