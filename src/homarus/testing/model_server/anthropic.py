@@ -1,4 +1,4 @@
-"""Anthropic's dialect: messages, and the counting of their tokens."""
+"""Anthropic's dialect: messages and token counting."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ _ids = itertools.count(1)
 
 
 class AnthropicDialect:
-    """Everything under /v1/messages."""
+    """The endpoints under /v1/messages."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         if not path.endswith(_ASKED) or not isinstance(body, dict):
@@ -108,7 +108,7 @@ class AnthropicDialect:
 
 
 class MessageSpeaker:
-    """One streamed message: its blocks come one after the other."""
+    """One streamed message with its blocks in sequence."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -186,7 +186,7 @@ class MessageSpeaker:
 
 
 def _said(turn: Json) -> Iterator[Said]:
-    """A turn; the results in a user's turn count as the tools' own words."""
+    """Return the messages of a turn; tool results in a user's turn count as the tools' messages."""
     if not isinstance(turn, dict):
         return
     role, content = str(turn.get("role")), turn.get("content")

@@ -58,7 +58,7 @@ _ids = itertools.count(1)
 
 
 class BedrockDialect:
-    """Everything under a model."""
+    """The endpoints under a model."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         found = _PATH.search(path)
@@ -116,7 +116,7 @@ class BedrockDialect:
 
 
 class ConverseSpeaker:
-    """One streamed answer: its blocks come one after the other."""
+    """One streamed answer with its blocks in sequence."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -172,7 +172,7 @@ class ConverseSpeaker:
                 yield self._delta({"toolUse": {"input": text[at : at + step.piece_chars]}})
 
     def _begin(self, kind: str, *, another: bool = False) -> list[bytes]:
-        """Text and reasoning begin with their first piece; there is no event for it."""
+        """Start a block; text and reasoning start with their first piece, without an event."""
         if self._open == kind and not another:
             return []
         closed = self._close()
@@ -193,13 +193,13 @@ class ConverseSpeaker:
 
 
 def event(name: str, **fields: Json) -> bytes:
-    """One event as a frame; padded, as the service does against eavesdroppers."""
+    """Return one event as a frame, padded as the service pads it."""
     headers = {":event-type": name, ":message-type": "event"}
     return frame(headers, compact_json({**fields, "p": "abcdefghij"[: next(_ids) % 10]}))
 
 
 def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """A frame of AWS's event stream."""
+    """Return a frame of AWS's event stream."""
     raw = b"".join(
         struct.pack("!B", len(name)) + name.encode() + _text(value)
         for name, value in {**headers, ":content-type": "application/json"}.items()
@@ -215,7 +215,7 @@ def _text(value: str) -> bytes:
 
 
 def _said(turn: Mapping[str, Json]) -> Iterator[Said]:
-    """A turn; the results in a user's turn count as the tools' own words."""
+    """Return the messages of a turn; tool results in a user's turn count as the tools' messages."""
     blocks = _objects(turn.get("content"))
     results = [block["toolResult"] for block in blocks if "toolResult" in block]
     yield from (Said("tool", _text_of(_objects(result.get("content")))) for result in results)

@@ -1,4 +1,4 @@
-"""What a dialect must tell the server: one file per vendor's wire."""
+"""The interface of a dialect, one module per vendor's wire, and what dialects share."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from homarus.testing.model_server.script import (
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message of a request, as far as markers care: who, what, and whether it calls tools."""
+    """One message of a request: its role, its text, and whether it calls tools."""
 
     role: str  # user, assistant, tool or another
     text: str
@@ -31,7 +31,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for an answer, whatever its dialect."""
+    """A request for an answer, in any dialect."""
 
     model: str
     stream: bool
@@ -44,7 +44,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error answer."""
+    """An error response."""
 
     status: int
     body: bytes
@@ -52,7 +52,7 @@ class Refusal:
 
 
 class Speaker(Protocol):
-    """Writes one streamed answer: each result is a list of whole events."""
+    """Writes one streamed answer: each result is a list of complete events."""
 
     def begin(self) -> list[bytes]: ...
 
@@ -64,20 +64,20 @@ class Speaker(Protocol):
 
 
 class Dialect(Protocol):
-    """One vendor's wire."""
+    """One vendor's wire format."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
-        """The request, if it asks this dialect for an answer."""
+        """Return the request, or None when it is not for this dialect."""
         ...
 
     def other(self, method: str, path: str, body: Json) -> Json | None:
-        """The answer to this dialect's other methods (models, embeddings)."""
+        """Return the answer of this dialect's other methods (models, embeddings)."""
         ...
 
     def speak(self, ask: Ask) -> Speaker: ...
 
     def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
-        """The answer in one piece, for a client that does not stream."""
+        """Return the complete answer, for a client that does not stream."""
         ...
 
     def refuse(self, step: Fail | Overflow) -> Refusal: ...

@@ -49,7 +49,7 @@ _ids = itertools.count(1)
 
 
 class GoogleDialect:
-    """Everything under a model, and the list of models of /v1beta."""
+    """The endpoints under a model, and the model list of /v1beta."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         method = _METHOD.search(path)
@@ -151,7 +151,7 @@ class GeminiSpeaker:
                 return ()
 
     def trouble(self, step: Trouble) -> list[bytes]:
-        """Not an event: bare JSON over several lines, as the service fails midway."""
+        """Return bare JSON over several lines instead of an event, as the service fails midway."""
         number = _TROUBLES.get(step.code, 0)
         status = _REFUSALS[number][1] if number else step.code.upper()
         return [json.dumps(_error(number, step.message, status), indent=2).encode() + b"\n\n"]
@@ -171,7 +171,7 @@ class GeminiSpeaker:
 
 
 def _said(turn: Json) -> list[Said]:
-    """One turn as messages: results each on their own, then what was said."""
+    """Return the messages of one turn: each tool result, then the text."""
     if not isinstance(turn, dict):
         return []
     parts = _objects(turn, "parts")

@@ -1,4 +1,4 @@
-"""Markers in a message → the steps of an answer. The language is in the package's docstring."""
+"""Convert markers in a message to the steps of an answer. The package's docstring lists them."""
 
 import re
 from collections import Counter
@@ -33,13 +33,13 @@ _MARKER = re.compile(
 
 
 class Markers:
-    """Answers requests by what their messages ask for."""
+    """Answers requests as the markers in their messages say."""
 
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str]] = Counter()
 
     def steps(self, ask: Ask) -> list[Step]:
-        """The answer to a request nobody scripted."""
+        """Return the answer to a request without a script."""
         text, turn = _question(ask.said)
         sections = text.split("MOCK:next")
         if turn >= len(sections):
@@ -108,13 +108,13 @@ _WORDS: dict[str, Callable[[list[float]], list[Step]]] = {
 
 
 def tag_of(ask: Ask) -> str | None:
-    """The `T#token` of a question, by which a client finds its own request in the statistics."""
+    """Return the `T#token` of a question, by which a client finds its request in the statistics."""
     tags = _TAG.findall(_question(ask.said)[0])
     return tags[-1] if tags else None
 
 
 def _question(said: Sequence[Said]) -> tuple[str, int]:
-    """The last user message, and how often it was answered already.
+    """Return the last user message, and how often it was answered already.
 
     A gateway may add messages of its own after the person's: the one with a marker counts, as
     long as the model has not finished answering it.

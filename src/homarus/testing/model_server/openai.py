@@ -57,7 +57,7 @@ _ids = itertools.count(1)
 
 
 class OpenAIDialect:
-    """Everything under /v1."""
+    """The endpoints under /v1."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         if not path.endswith("/chat/completions") or not isinstance(body, dict):
@@ -180,7 +180,7 @@ class ChatSpeaker:
 
 
 def embedding(text: str, size: int = EMBEDDING_SIZE) -> list[float]:
-    """A bag of hashed words of length 1: the same text gives the same vector, everywhere."""
+    """Return a normalised bag of hashed words: the same text gives the same vector everywhere."""
     vector = [0.0] * size
     for word in re.findall(r"\w+", text.lower()):
         digest = hashlib.sha256(word.encode()).digest()

@@ -1,4 +1,4 @@
-"""OpenAI's other dialect: Responses."""
+"""OpenAI's Responses dialect."""
 
 import base64
 import itertools
@@ -30,7 +30,7 @@ _ids = itertools.count(1)
 
 
 class ResponsesDialect:
-    """/v1/responses; what else is under /v1 is its sister's."""
+    """The endpoint /v1/responses; the rest of /v1 is OpenAIDialect's."""
 
     def __init__(self) -> None:
         self._sister = OpenAIDialect()
@@ -105,7 +105,7 @@ class ResponsesSpeaker:
         return [*events, self._event(f"response.{self._status}", response=self.response())]
 
     def response(self) -> dict[str, Json]:
-        """The whole answer, as far as it has come."""
+        """Return the answer as far as it has been streamed."""
         cut, ended = self._cut(), self._status != "in_progress"
         return {
             "id": self._id,
@@ -143,7 +143,7 @@ class ResponsesSpeaker:
             yield head + b"%d" % next(self._sequence) + tail % compact_json(piece)
 
     def _around(self, item_id: str, kind: str) -> tuple[bytes, bytes]:
-        """What stands around a piece of text, made once: this is the hot path of benchmarks."""
+        """Return what encloses a piece of text, built once: this is the hot path of benchmarks."""
         event = "reasoning_summary_text" if kind == "reasoning" else "output_text"
         place = {"item_id": item_id, "output_index": len(self._output)}
         rest: dict[str, Json] = {"logprobs": []} if kind == "message" else {}
@@ -227,7 +227,7 @@ class ResponsesSpeaker:
 
 
 def _said(items: Json) -> list[Said]:
-    """The messages of a request; what the model made in one go is one of them."""
+    """Return the messages of a request; consecutive items of the model are one of them."""
     if isinstance(items, str):
         return [Said("user", items)]
     said: list[Said] = []
