@@ -79,6 +79,24 @@ def test_a_kept_list_is_read_again_and_a_broken_one_ignored(tmp_path: Path) -> N
     assert Learned(tmp_path).of("p/../q") == {}
 
 
+def test_model_list_full_entry_matches_stored_json(tmp_path: Path) -> None:
+    full = Told("m", "Model", 5_000, 100, 2.0, 3.0, 0.5, True, False)
+    Learned(tmp_path).keep("p", [full])
+    stored = {
+        "id": "m",
+        "name": "Model",
+        "window": 5_000,
+        "max_tokens": 100,
+        "input": 2.0,
+        "output": 3.0,
+        "cache_read": 0.5,
+        "sees_images": True,
+    }  # a false value is not stored
+    text = (tmp_path / "p.json").read_text(encoding="utf-8")
+    assert text == json.dumps({"version": 1, "models": [stored]})
+    assert Learned(tmp_path).of("p")["m"] == Told("m", "Model", 5_000, 100, 2.0, 3.0, 0.5, True)
+
+
 def test_refresh_asks_the_service_itself(tmp_path: Path) -> None:
     async def main() -> int:
         async with ModelServer() as server:
