@@ -34,19 +34,11 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers import anthropic
-from homarus.providers.anthropic_request import (
-    BEGINNING,
-    GO_ON,
-    SHOWN,
-    UNREADABLE,
-    Turns,
-    opens_with_thought,
-    tool_list,
-    wire_names,
-)
+from homarus.providers.anthropic_blocks import BEGINNING, UNREADABLE, opens_with_thought, wire_names
+from homarus.providers.anthropic_request import Turns, tool_list, turn_json
 from homarus.providers.base import Request, ThinkLevel, ToolSpec
 from homarus.providers.catalog import Model
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN
+from homarus.providers.conversation import GO_ON, INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PICTURE = Image(PNG, "image/png")
@@ -61,7 +53,7 @@ def rendered(
     *messages: Message, sees: bool = True, unsigned: bool = False, reasoning: bool = True
 ) -> list[Any]:
     made = turns(sees=sees, unsigned=unsigned).render(messages, reasoning=reasoning)
-    return [json.loads(turn.json()) for turn in made]
+    return [json.loads(turn_json(turn)) for turn in made]
 
 
 def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
@@ -551,8 +543,8 @@ def test_what_was_sent_once_is_sent_the_same_again(history: list[Message]) -> No
     """Turns do not change when others follow: what the vendor keeps of them stays good."""
     made = turns()
     asking = [*history, user("q")]
-    before = [turn.json() for turn in made.render(asking)]
-    after = [turn.json() for turn in made.render([*asking, said("x", CALL), user("y")])]
+    before = [turn_json(turn) for turn in made.render(asking)]
+    after = [turn_json(turn) for turn in made.render([*asking, said("x", CALL), user("y")])]
     assert after[: len(before)] == before
 
 
@@ -568,9 +560,9 @@ def test_a_long_history_is_rendered_once() -> None:
         )
     ]
     made = turns()
-    first = [turn.json() for turn in made.render(history)]
+    first = [turn_json(turn) for turn in made.render(history)]
     start = time.process_time()
-    again = [turn.json() for turn in made.render([*history, user("new")])]
+    again = [turn_json(turn) for turn in made.render([*history, user("new")])]
     spent_s = time.process_time() - start
     assert again[:-1] == first[:-1]
     assert spent_s < 0.05, "2,000 known messages cost next to nothing"

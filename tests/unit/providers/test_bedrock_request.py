@@ -26,7 +26,7 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers import bedrock
-from homarus.providers.anthropic_request import BEGINNING, GO_ON, Turns
+from homarus.providers.anthropic_blocks import BEGINNING
 from homarus.providers.base import Request, ThinkLevel, ToolSpec
 from homarus.providers.bedrock_request import (
     MAX_DEPTH,
@@ -34,12 +34,14 @@ from homarus.providers.bedrock_request import (
     MAX_PICTURES,
     OLD_FILE,
     OLD_PICTURE,
+    Turns,
     converse,
     is_shallow,
     messages,
 )
 from homarus.providers.catalog import Model
-from homarus.providers.chat_request import (
+from homarus.providers.conversation import (
+    GO_ON,
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
@@ -56,8 +58,8 @@ LLAMA = "meta.llama4-maverick-17b-instruct-v1:0"
 
 
 def rendered(*given: Message, rich: bool = True, sees: bool = True) -> list[Any]:
-    turns = Turns(api=bedrock.API, provider="p", model="m", sees_images=sees, unsigned=False)
-    return messages(turns.render(given), rich=rich)
+    turns = Turns(provider="p", model="m", sees_images=sees)
+    return messages(turns.build(given), rich=rich)
 
 
 def asked(request: Request, **known: Any) -> dict[str, Any]:

@@ -24,19 +24,16 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import (
-    GOT_RESULTS,
+from homarus.providers.chat_request import GOT_RESULTS, Turns, tool_list
+from homarus.providers.compat import Compat, compat_of
+from homarus.providers.conversation import (
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
     PICTURES,
     SHOWN,
     UNSEEN,
-    Turns,
-    encode,
-    tool_list,
 )
-from homarus.providers.compat import Compat, compat_of
 from homarus.providers.rendered import Beginnings
 
 PICTURE = Image("aGk=", "image/png")
@@ -239,7 +236,7 @@ def test_google_is_told_that_a_call_is_not_signed() -> None:
 
 
 def test_half_a_surrogate_pair_cannot_spoil_a_request() -> None:
-    assert encode({"a": "x\ud800y🦞"}).decode() == '{"a":"x?y🦞"}'
+    assert encode_json({"a": "x\ud800y🦞"}).decode() == '{"a":"x?y🦞"}'
 
 
 def test_tools_are_listed_with_their_schemas() -> None:

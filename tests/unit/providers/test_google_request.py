@@ -23,15 +23,21 @@ from homarus.core.message import (
 )
 from homarus.providers.base import Request, ThinkLevel, ToolSpec
 from homarus.providers.catalog import Model
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, PICTURES, UNSEEN
+from homarus.providers.conversation import (
+    GO_ON,
+    INTERRUPTED,
+    NO_OUTPUT,
+    NO_TEXT,
+    PICTURES,
+    SHOWN,
+    UNSEEN,
+)
 from homarus.providers.google import _Wire
 from homarus.providers.google_request import (
     API,
     BEGAN,
-    GO_ON,
     LEFT_OUT,
     PICTURES_BELOW,
-    SHOWN,
     UNSIGNED,
     Turns,
     tool_list,

@@ -32,7 +32,7 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
+from homarus.providers.conversation import INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
 from homarus.providers.responses_request import Items, tool_list
 
 PICTURE = Image("aGk=", "image/png")
