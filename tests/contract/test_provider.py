@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -237,7 +237,7 @@ async def google_stage() -> AsyncIterator[Stage]:
 async def bedrock_stage() -> AsyncIterator[Stage]:
     env = {"AWS_ACCESS_KEY_ID": "AKIDCONTRACT", "AWS_SECRET_ACCESS_KEY": "contract-secret"}
     async with ModelServer() as server:
-        provider = bedrock.create(bedrock.Settings("served", server.url), env=env)
+        provider = bedrock.create(bedrock.Settings("served", server.url, env=env))
         yield ServedStage(provider, server)
         await provider.close()
 
@@ -246,7 +246,7 @@ async def bedrock_stage() -> AsyncIterator[Stage]:
 async def vertex_stage() -> AsyncIterator[Stage]:
     async with ModelServer() as server:
         settings = vertex.Settings("served", server.url, "AQ.contract-key")
-        provider = vertex.create(settings, MODEL)
+        provider = vertex.create(replace(settings, model_id=MODEL))
         yield ServedStage(provider, server)
         await provider.close()
 

@@ -105,7 +105,7 @@ shapes = st.builds(
 
 
 async def ask(url: str, idle_s: float = 5) -> Message | ProviderError:
-    provider = bedrock.create(bedrock.Settings("mock", url, idle_s=idle_s), env=ENV)
+    provider = bedrock.create(bedrock.Settings("mock", url, idle_s=idle_s, env=ENV))
     message: Message | None = None
     try:
         async with asyncio.timeout(20):

@@ -77,7 +77,7 @@ def read(data: bytes, cuts: list[int]) -> Reply:
 
 
 async def ask(url: str) -> Message:
-    provider = bedrock.create(bedrock.Settings("mock", url), env=ENV)
+    provider = bedrock.create(bedrock.Settings("mock", url, env=ENV))
     said, thought, message = "", "", None
     async for piece in provider.stream(Request("m", "", (user("hi"),))):
         match piece:

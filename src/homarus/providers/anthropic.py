@@ -40,6 +40,7 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Anthropic", "Settings", "create"]
 
+APIS = ("anthropic-messages",)
 VERSION = "2023-06-01"
 OAUTH_BETA = "oauth-2025-04-20"
 OAUTH_KEY = "sk-ant-oat"  # how a token of a subscription begins; a key begins otherwise

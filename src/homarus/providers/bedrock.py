@@ -43,6 +43,8 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Bedrock", "Settings", "create"]
 
+APIS = ("bedrock-converse-stream",)
+NEEDS_ADDRESS = False  # the region gives it
 SIGNING_THREADS = 2
 _Turn: TypeAlias = AnthropicTurn[ConverseBlock]
 STREAM_TYPE = "application/vnd.amazon.eventstream"
@@ -85,12 +87,11 @@ def create(
     *,
     models: Iterable[Model] = (),
     clock: Clock | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> "Bedrock":
     """A provider; nothing is loaded or opened before its first request."""
     check_installed()
     known = {model.id: model for model in models}
-    return Bedrock(settings, known, clock or SystemClock(), env or {})
+    return Bedrock(settings, known, clock or SystemClock())
 
 
 class Bedrock:
@@ -103,11 +104,12 @@ class Bedrock:
         settings: Settings,
         models: Mapping[str, Model],
         clock: Clock,
-        env: Mapping[str, str],
     ) -> None:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
-        self._signer = Signer(settings.base_url, env, bearer=bool(settings.api_key.strip()))
+        self._signer = Signer(
+            settings.base_url, settings.env, bearer=bool(settings.api_key.strip())
+        )
         # Its own threads: whoever waits for credentials holds up nobody else.
         self._threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="homarus-aws")
         self._endpoint: Endpoint | None = None

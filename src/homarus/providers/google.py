@@ -26,6 +26,7 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Google", "Settings", "create"]
 
+APIS = ("google-generative-ai",)
 KEY_HEADER = "x-goog-api-key"
 HOST = "generativelanguage.googleapis.com"
 VERSION = "v1beta"

@@ -23,6 +23,7 @@ from homarus.providers.http import Endpoint, Settings
 __all__ = ["API", "OpenAI", "Settings", "create"]
 
 API = "openai-completions"
+APIS = ("openai-completions", "ollama")
 DONE = "[DONE]"
 # How an answer ends when it was not the model that ended it.
 _BAD_ENDS = {

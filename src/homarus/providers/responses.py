@@ -25,6 +25,7 @@ from homarus.providers.responses_request import Items, tool_list
 __all__ = ["API", "Responses", "Settings", "create"]
 
 API = "openai-responses"
+APIS = ("openai-responses",)
 DONE = "[DONE]"  # not of this wire, but many a proxy adds it
 MIN_OUTPUT_TOKENS = 16  # less is refused
 

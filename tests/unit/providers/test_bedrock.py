@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,7 +82,9 @@ def received(
         async with asyncio.timeout(30), ModelServer() as server:
             server.script(list(steps) or [Say("ok")])
             settings = bedrock.Settings("mock", server.url, key, **told)
-            return await last(bedrock.create(settings, env=env), request), server.requests[0]
+            return await last(bedrock.create(replace(settings, env=env)), request), server.requests[
+                0
+            ]
 
     return asyncio.run(main())
 
@@ -212,7 +215,7 @@ def test_a_role_that_may_not_be_taken_is_an_account_that_failed(
         )
         settings = bedrock.Settings("mock", "http://127.0.0.1:9")
         with pytest.raises(ProviderError) as caught:
-            await last(bedrock.create(settings, env={"AWS_PROFILE": "work"}))
+            await last(bedrock.create(replace(settings, env={"AWS_PROFILE": "work"})))
         server.close()
         return caught.value
 
@@ -236,7 +239,7 @@ def test_no_secret_is_told() -> None:
 @pytest.mark.parametrize("address", ["nonsense", "http://", "http://127.0.0.1:1"])
 def test_an_address_where_nobody_is_is_unreachable(address: str) -> None:
     async def main() -> None:
-        await last(bedrock.create(bedrock.Settings("mock", address), env=KEYS))
+        await last(bedrock.create(bedrock.Settings("mock", address, env=KEYS)))
 
     with pytest.raises(Unreachable):
         asyncio.run(main())
@@ -249,7 +252,7 @@ def test_an_address_where_nobody_is_is_unreachable(address: str) -> None:
 def test_params_that_bedrock_does_not_take_are_told_before_anything_is_sent(params: Any) -> None:
     async def main() -> None:
         async with ModelServer() as server:
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             with pytest.raises(BadRequest, match="not one that Bedrock takes"):
                 await last(provider, Request("m", "", (user("hi"),), params=params))
             assert server.requests == []
@@ -263,7 +266,7 @@ def test_tools_come_back_under_our_own_names_and_the_price_is_counted() -> None:
             server.script([CallTools(Call("files_read", {"p": 1})), Tokens(1000, 100, 400)])
             model = Model("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
             settings = bedrock.Settings("mock", server.url)
-            provider = bedrock.create(settings, models=[model], env=KEYS)
+            provider = bedrock.create(replace(settings, env=KEYS), models=[model])
             tools = (ToolSpec("files.read", "Read.", {}),)
             return await last(provider, Request(MODEL, "", (user("hi"),), tools))
 
@@ -283,9 +286,9 @@ def worker_threads() -> set[threading.Thread]:
 def test_cancelling_hangs_up_at_once_even_before_the_first_byte(steps: list[Step]) -> None:
     async def main() -> tuple[float, str]:
         async with ModelServer() as server:
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             await last(provider)  # everything is loaded
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             server.script(steps)
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(last(provider))
@@ -311,7 +314,7 @@ def test_many_answers_at_once_take_no_thread_each() -> None:
         async with ModelServer() as server:
             for _ in range(60):
                 server.script([Say("a"), Hold()])
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             streams = [provider.stream(ASK) for _ in range(60)]
 
             async def begin(stream: Any) -> None:
@@ -351,7 +354,7 @@ def test_importing_it_loads_no_library_and_needs_none() -> None:
         "from homarus.providers import bedrock, vertex\n"
         "from homarus.core.errors import UserError\n"
         "for make in (lambda: bedrock.create(bedrock.Settings('b', '')),\n"
-        "             lambda: vertex.create(vertex.Settings('v', ''), 'gemini-3')):\n"
+        "             lambda: vertex.create(vertex.Settings('v', '', model_id='gemini-3'))):\n"
         "    try: make()\n"
         "    except UserError as exc: print(exc.fix)\n"
     )
@@ -365,7 +368,7 @@ def test_importing_it_loads_no_library_and_needs_none() -> None:
     code = (
         "import sys\nfrom homarus.providers import bedrock, vertex\n"
         "bedrock.create(bedrock.Settings('b', ''))\n"
-        "vertex.create(vertex.Settings('v', ''), 'gemini-3')\n"
+        "vertex.create(vertex.Settings('v', '', model_id='gemini-3'))\n"
         "print({'boto3', 'botocore', 'google.auth', 'requests', 'httpx2'} & set(sys.modules))"
     )
     done = subprocess.run(

@@ -33,6 +33,7 @@ from homarus.providers.conversation import (
     PICTURES,
     SHOWN,
     UNSEEN,
+    encode_json,
 )
 from homarus.providers.rendered import Beginnings
 

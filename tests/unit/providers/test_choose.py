@@ -196,7 +196,7 @@ def test_a_server_is_asked_for_its_models() -> None:
         await says(json.dumps({"data": [{"id": "llama3.2"}]}).encode())(request, writer)
 
     assert probed(reply) == ("llama3.2",)
-    assert requests[0].startswith(b"GET /v1/models HTTP/1.0\r\n")
+    assert requests[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from homarus.providers import connect as connecting
 from homarus.providers import demo
 from homarus.providers.anthropic import Anthropic
 from homarus.providers.base import Provider, Request
-from homarus.providers.catalog import BUILT_APIS
 from homarus.providers.connect import provider_names, resolve
 from homarus.providers.http import Settings
 from homarus.providers.local import Local
 from homarus.providers.openai import OpenAI
+from homarus.providers.registry import api_names
 from homarus.providers.responses import Responses
 from tests.unit.providers.roads import first_of
 
@@ -166,7 +166,7 @@ def test_openai_is_asked_over_its_newer_wire_and_whoever_stands_in_for_it_over_c
 
 
 def test_every_wire_that_is_said_to_be_built_is_the_one_that_is_spoken() -> None:
-    for api in BUILT_APIS:
+    for api in api_names():
         entry = {"baseUrl": "http://h", "api": api}
         provider, _ = first_of("mine/m", providers(mine=entry))
         assert provider.api == ("openai-completions" if api == "ollama" else api)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -152,7 +152,9 @@ def played(
             account = account_file(folder, tokens.url, **file)
             settings = vertex.Settings("v", server.url + path, key)
             request_ = request or ask()
-            provider = vertex.create(settings, request_.model, env={**account, **(env or {})})
+            provider = vertex.create(
+                replace(settings, model_id=request_.model, env={**account, **(env or {})})
+            )
             try:
                 for _ in range(times):
                     server.script(list(steps) or [Say("ok")])
@@ -317,7 +319,7 @@ def test_a_refused_account_is_told_how_to_sign_in(tmp_path: Path) -> None:
 
 def test_without_an_account_it_says_how_to_get_one() -> None:
     async def main() -> None:
-        provider = vertex.create(vertex.Settings("v", ""), GEMINI, env={})
+        provider = vertex.create(vertex.Settings("v", "", model_id=GEMINI, env={}))
         try:
             async for _ in provider.stream(ask()):
                 pass
@@ -378,7 +380,7 @@ def test_a_token_service_that_says_nothing_is_given_up(
         service = await asyncio.start_server(silent, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}/token"
         account = account_file(tmp_path, url)
-        provider = vertex.create(vertex.Settings("v", ""), GEMINI, env=account)
+        provider = vertex.create(vertex.Settings("v", "", model_id=GEMINI, env=account))
         try:
             async for _ in provider.stream(ask()):
                 pass
@@ -419,7 +421,7 @@ def test_it_is_chosen_by_its_name() -> None:
 def test_a_missing_library_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(UserError) as caught:
-        vertex.create(vertex.Settings("v", ""), GEMINI)
+        vertex.create(vertex.Settings("v", "", model_id=GEMINI))
     assert caught.value.fix == "pip install 'homarus[vertex]'"
     keyed = vertex.Settings("v", "", "AQ.express")
-    assert vertex.create(keyed, GEMINI, models=[Model("v", GEMINI)]).name == "v"
+    assert vertex.create(replace(keyed, model_id=GEMINI), models=[Model("v", GEMINI)]).name == "v"
