@@ -55,7 +55,9 @@ END = event("messageStop", stopReason="end_turn")
         ([Say("a"), Trouble()], Overloaded),
     ],
 )
-def test_each_way_to_break_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_bedrock_broken_stream_raises_its_class(
+    steps: list[Step], kind: type[ProviderError]
+) -> None:
     assert type(BEDROCK.outcome(*steps, idle_s=0.3)) is kind
 
 
@@ -68,9 +70,7 @@ def test_each_way_to_break_has_its_class(steps: list[Step], kind: type[ProviderE
         ("model_context_window_exceeded", ContextOverflow),
     ],
 )
-def test_an_end_that_is_none_of_the_models_own_is_an_error(
-    reason: str, kind: type[ProviderError]
-) -> None:
+def test_bedrock_abnormal_stop_raises_its_class(reason: str, kind: type[ProviderError]) -> None:
     body = event("messageStart", role="assistant") + event("messageStop", stopReason=reason)
     assert type(BEDROCK.outcome(Replay(body))) is kind
 
@@ -85,12 +85,12 @@ def test_an_end_that_is_none_of_the_models_own_is_an_error(
         "text",
     ],
 )
-def test_a_piece_of_the_wrong_kind_breaks_the_answer(delta: Any) -> None:
+def test_bedrock_delta_of_wrong_kind_raises_stream_error(delta: Any) -> None:
     body = event("contentBlockDelta", contentBlockIndex=0, delta=delta) + END
     assert type(BEDROCK.outcome(Replay(body))) is StreamBroken
 
 
-def test_after_its_end_a_torn_connection_takes_nothing_away() -> None:
+def test_bedrock_cut_after_end_keeps_answer() -> None:
     body = event("contentBlockDelta", contentBlockIndex=0, delta={"text": "all"})
     body += event("messageStop", stopReason="end_turn")
     rest = event("metadata", usage={"inputTokens": 1})
@@ -114,7 +114,7 @@ def test_after_its_end_a_torn_connection_takes_nothing_away() -> None:
         ("newException", {"message": "what"}, StreamBroken),
     ],
 )
-def test_an_exception_in_the_middle_of_a_stream_has_the_same_class(
+def test_bedrock_exception_in_stream_raises_its_class(
     name: str, fields: dict[str, Any], kind: type[ProviderError]
 ) -> None:
     headers = {":message-type": "exception", ":exception-type": name}
@@ -122,7 +122,7 @@ def test_an_exception_in_the_middle_of_a_stream_has_the_same_class(
     assert type(got) is kind
 
 
-def test_an_error_without_a_shape_is_told_by_its_words() -> None:
+def test_bedrock_error_without_type_classified_by_text() -> None:
     headers = {
         ":message-type": "error",
         ":error-code": "InternalError",

@@ -121,7 +121,7 @@ ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
 
 
 @pytest.mark.parametrize(("body", "kind"), ERRORS, ids=lambda value: str(value)[:60])
-def test_each_refusal_has_its_class_at_the_door_and_midway(
+def test_google_refusal_raises_its_class_as_response_and_in_stream(
     body: dict[str, Any], kind: type[ProviderError]
 ) -> None:
     text = json.dumps(body).encode()
@@ -142,7 +142,7 @@ def test_each_refusal_has_its_class_at_the_door_and_midway(
 
 
 @pytest.mark.parametrize("delay", ["", "s", "x s", "NaNs", "inf", "-3s", 5, None, {}])
-def test_a_delay_that_is_none_is_no_delay(delay: Any) -> None:
+def test_google_invalid_retry_delay_is_ignored(delay: Any) -> None:
     body = told(429, "RESOURCE_EXHAUSTED", EXHAUSTED, {"retryDelay": delay}, "27.5s", None)
     got = GOOGLE.outcome(Fail(429, body=json.dumps(body).encode()))
     assert isinstance(got, RateLimited)
@@ -172,7 +172,7 @@ def test_a_delay_that_is_none_is_no_delay(delay: Any) -> None:
         ("FINISH_REASON_UNSPECIFIED", StreamBroken),
     ],
 )
-def test_each_end_that_is_none_has_its_class(finish: str, kind: type[ProviderError]) -> None:
+def test_google_abnormal_finish_raises_its_class(finish: str, kind: type[ProviderError]) -> None:
     candidate = {
         "content": {"parts": [{"text": "So"}], "role": "model"},
         "finishReason": finish,
@@ -186,14 +186,14 @@ def test_each_end_that_is_none_has_its_class(finish: str, kind: type[ProviderErr
 
 
 @pytest.mark.parametrize("why", ["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"])
-def test_a_question_that_is_refused_is_a_filter(why: str) -> None:
+def test_google_blocked_prompt_raises_content_filter(why: str) -> None:
     chunk = {"promptFeedback": {"blockReason": why}, "usageMetadata": {"promptTokenCount": 3}}
     got = GOOGLE.outcome(Replay(b"data: " + json.dumps(chunk).encode() + b"\n\n"))
     assert type(got) is ContentFiltered
     assert why in got.message
 
 
-def test_an_end_nobody_has_heard_of_is_an_end() -> None:
+def test_google_unknown_finish_is_an_end() -> None:
     body = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"NEW"}]}\n\n'
     got = GOOGLE.outcome(Replay(body))
     assert isinstance(got, Message)

@@ -38,7 +38,7 @@ events = st.tuples(
 
 @settings(max_examples=500)
 @given(st.lists(events | st.sampled_from(EVENTS), max_size=12))
-def test_events_with_any_field_of_any_kind_are_understood_or_malformed(
+def test_responses_events_of_any_shape_are_read_or_malformed(
     some: list[dict[str, Any]],
 ) -> None:
     reply = Reply()
