@@ -11,10 +11,11 @@ import pytest
 
 from homarus.config.memory import MemorySearch, MemorySettings
 from homarus.core.errors import HomarusError
+from homarus.memory.backends import open_backend
 from homarus.memory.base import Answer, Ask, Backend, Stops
 from homarus.memory.builtin import Builtin
+from homarus.memory.embed.base import unpaid
 from homarus.memory.index import Report
-from homarus.memory.opening import open_backend
 from homarus.memory.place import Place
 from homarus.memory.qmd.backend import Qmd
 from homarus.memory.qmd.collections import find_document
@@ -98,7 +99,7 @@ class Kept:
 
     def open(self) -> Backend:
         if self.kind == "both":
-            return open_backend(self.place, lambda: Builtin(self.place))
+            return open_backend(self.place, unpaid)
         return Qmd(self.place) if self.kind.startswith("qmd") else Builtin(self.place)
 
     def write(self, name: str, text: str) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.memory.backends import open_backend
 from homarus.memory.base import Ask
-from homarus.memory.builtin import Builtin
+from homarus.memory.embed.base import unpaid
 from homarus.memory.keeper import AgentMemory
-from homarus.memory.opening import open_backend
 from homarus.memory.place import Place
 from homarus.memory.qmd.backend import Qmd
 from homarus.memory.qmd.collections import find_document
@@ -236,7 +236,7 @@ def test_a_mode_that_needs_a_model_falls_back_where_there_is_none(
     program: QmdProgram, place: Place, tmp_path: Path, mode: str
 ) -> None:
     now = place_of(program, tmp_path, searchMode=mode)
-    with closing(open_backend(now, lambda: Builtin(now))) as memory:
+    with closing(open_backend(now, unpaid)) as memory:
         memory.sync()
         answer = memory.search("mast", Ask())
         status = memory.status()
@@ -267,6 +267,6 @@ def test_one_that_needs_a_newer_node_falls_back(program: QmdProgram, place: Plac
     (old / "node").write_text("#!/bin/sh\necho 'SyntaxError: too old' >&2\nexit 1\n")
     (old / "node").chmod(0o755)
     now = replace(place, env={"PATH": f"{old}{os.pathsep}{os.environ['PATH']}"})
-    with closing(open_backend(now, lambda: Builtin(now))) as memory:
+    with closing(open_backend(now, unpaid)) as memory:
         answer = memory.search("mast", Ask())
     assert answer.results and answer.fallback and "too old" in answer.fallback.why

@@ -153,7 +153,7 @@ def test_many_processes_sync_and_search_one_index(tmp_path: Path) -> None:
         memory.sync()
         found = [one.path for one in memory.search("harbour") if "harbour" in one.snippet]
         assert sorted(found) == [f"memory/{who}.md" for who in ("ada", "ben", "cleo", "dan")]
-        assert memory.count().files == 64
+        assert memory.index.count().files == 64
     check_whole(tmp_path)
 
 
@@ -177,7 +177,7 @@ with Memory(place, place / "state" / "main.sqlite", Letters(who) if who else Non
         found = memory.find("lamp 7")
         assert found.results[0].snippet.startswith("- lamp 7"), found
         assert found.by_vectors is bool(who), found
-        print(len(report.indexed), report.rebuilt or "-", memory.count().vectors, flush=True)
+        print(len(report.indexed), report.rebuilt or "-", memory.index.count().vectors, flush=True)
 """
 
 

@@ -11,17 +11,20 @@ from typing import Any, TypeVar
 
 import pytest
 
+from homarus.agent.remembering import Remembering
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError, StoreError, ToolError, UnknownName, UserError
 from homarus.memory import keeper
 from homarus.memory.base import Answer, Ask, Progress, Status, unseen
 from homarus.memory.builtin import Builtin
 from homarus.memory.embed.base import Model
 from homarus.memory.index import Report
-from homarus.memory.keeper import AgentMemory, Memories
+from homarus.memory.keeper import AgentMemory
 from homarus.memory.place import Place
 from homarus.memory.view import view_for
+from homarus.testing.memory_store import MemoryStore
 from tests.unit.memory.places import GUARD_S, place_at, until
 
 T = TypeVar("T")
@@ -275,7 +278,7 @@ def test_the_first_search_of_all_does_not_wait_for_vectors(tmp_path: Path) -> No
 def test_a_search_that_takes_too_long_is_an_error_and_close_does_not_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "_CLOSING_S", 0.05)
+    monkeypatch.setattr(keeper, "_CLOSE_TIMEOUT_S", 0.05)
     place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 50}})
     backend = FakeBackend()
     backend.search_waits.clear()
@@ -359,7 +362,7 @@ def test_a_search_that_is_overtaken_by_the_end_says_so(
         def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
             return super().sync(force=force)
 
-    monkeypatch.setattr(keeper, "_WAITS_S", GUARD_S)
+    monkeypatch.setattr(keeper, "_SYNC_TIMEOUT_S", GUARD_S)
     backend = Unheeding()
     backend.let_go.clear()
 
@@ -512,7 +515,9 @@ def test_who_rests_watches_no_longer_and_still_answers(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
-            memories = Memories(lambda: config, paths, dict, group=group, clock=FastClock())
+            memories = Remembering(
+                lambda: config, paths, dict, store=MemoryStore(), group=group, clock=FastClock()
+            )
             memory = memories.of("main")
             memory._open = lambda: backend
             await memory.search("anything")
@@ -529,7 +534,13 @@ def test_a_new_config_closes_those_whose_settings_changed(tmp_path: Path) -> Non
     held: dict[str, Any] = {"agents": {"list": listed}}
 
     async def main() -> None:
-        memories = Memories(lambda: Config.model_validate(held), paths, dict)
+        memories = Remembering(
+            lambda: Config.model_validate(held),
+            paths,
+            dict,
+            store=MemoryStore(),
+            clock=SystemClock(),
+        )
         main_one, ops = memories.of("main"), memories.of("ops")
         await memories.reload()
         assert (memories.of("main"), memories.of("ops")) == (main_one, ops)

@@ -12,11 +12,11 @@ from homarus.config.memory import Decay, Hybrid, Spread
 from homarus.core.errors import StoreError
 from homarus.memory.base import Ask
 from homarus.memory.embed.base import Model
-from homarus.memory.kin import kin_by_stem, kin_of
 from homarus.memory.library import Memory, TooSlow
 from homarus.memory.pool import is_akin
 from homarus.memory.question import read_question
 from homarus.memory.ranking import Formula, Ranking, ranking_of
+from homarus.memory.related_words import related_by_stem, related_stems
 from homarus.memory.results import MOST_CHARS, centre
 from homarus.memory.search import LEXICAL, WITH_VECTORS, chance
 from homarus.memory.view import View
@@ -131,9 +131,9 @@ def test_words_that_go_together_find_each_other(tmp_path: Path) -> None:
 
 
 def test_kinship_is_mutual_and_of_nobody_with_himself() -> None:
-    for stem, kin in kin_by_stem().items():
-        assert stem not in kin
-        assert all(stem in kin_of(other) for other in kin)
+    for stem, related in related_by_stem().items():
+        assert stem not in related
+        assert all(stem in related_stems(other) for other in related)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_vectors_of_what_may_not_be_seen_take_nobodys_place(tmp_path: Path) -> N
     notes["shared/more"] = "\n\n".join(f"- line {number} seven" for number in range(1_200))
     with opened(tmp_path, notes, embedder=Animals()) as memory:
         view = View(audiences=frozenset({"shared"}))
-        memory._index.db.execute(
+        memory.index.db.execute(
             "UPDATE notes SET audience = iif(path LIKE '%shared%', 'shared', 'private')"
         )
         memory._snapshots.clear()

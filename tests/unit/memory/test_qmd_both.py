@@ -7,10 +7,11 @@ import pytest
 
 from homarus.config.memory import MemorySettings
 from homarus.core.errors import StoreError
+from homarus.memory.backends import open_backend
 from homarus.memory.base import Ask, Backend
-from homarus.memory.both import LONGEST_PAUSE_S, Both
 from homarus.memory.builtin import Builtin
-from homarus.memory.opening import open_backend
+from homarus.memory.embed.base import unpaid
+from homarus.memory.failover import MAX_COOLDOWN_S, FailoverBackend
 from homarus.memory.qmd.backend import Qmd
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd
 from tests.unit.memory.test_qmd_backend import Hand, note, row
@@ -23,8 +24,8 @@ def fake(tmp_path: Path) -> FakeQmd:
     return fake
 
 
-def both(fake: FakeQmd, clock: Hand) -> Both:
-    return Both(Qmd(fake.place), lambda: Builtin(fake.place), clock)
+def both(fake: FakeQmd, clock: Hand) -> FailoverBackend:
+    return FailoverBackend("qmd", Qmd(fake.place), lambda: Builtin(fake.place), clock)
 
 
 CRASH = "sys.exit('ModelError: no weights')"
@@ -64,7 +65,7 @@ def test_it_is_tried_again_after_a_pause_that_grows(fake: FakeQmd) -> None:
     clock = Hand()
     fake.does("search", CRASH)
     with closing(both(fake, clock)) as memory:
-        for pause_s in (30, 60, 120, 240, 480, LONGEST_PAUSE_S, LONGEST_PAUSE_S):
+        for pause_s in (30, 60, 120, 240, 480, MAX_COOLDOWN_S, MAX_COOLDOWN_S):
             fake.forget()
             memory.search("boat", Ask())
             assert len(fake.calls("search")) == 1
@@ -116,7 +117,7 @@ def test_one_that_was_stopped_does_not_begin_the_one_behind(fake: FakeQmd) -> No
         opened.append(Builtin(fake.place))
         return opened[-1]
 
-    with closing(Both(Qmd(fake.place), behind)) as memory:
+    with closing(FailoverBackend("qmd", Qmd(fake.place), behind)) as memory:
         memory.sync()
         memory.stop()
         with pytest.raises(StoreError, match="stopped"):
@@ -131,21 +132,15 @@ def test_when_neither_can_answer_the_error_is_the_last_ones(fake: FakeQmd) -> No
         raise StoreError("the disk is gone")
 
     fake.does("search", CRASH)
-    memory = Both(Qmd(fake.place), broken)
+    memory = FailoverBackend("qmd", Qmd(fake.place), broken)
     with closing(memory), pytest.raises(StoreError, match="the disk is gone"):
         memory.search("boat", Ask())
 
 
 def test_the_settings_say_which_backend(fake: FakeQmd) -> None:
-    opened: list[Builtin] = []
-
-    def builtin() -> Backend:
-        opened.append(Builtin(fake.place))
-        return opened[-1]
-
-    with closing(open_backend(fake.place, builtin)) as memory:
+    with closing(open_backend(fake.place, unpaid)) as memory:
         memory.sync()
-        assert isinstance(memory, Both) and not opened
+        assert isinstance(memory, FailoverBackend) and memory._second is None
     own = replace(fake.place, settings=MemorySettings())
-    with closing(open_backend(own, builtin)) as memory:
+    with closing(open_backend(own, unpaid)) as memory:
         assert isinstance(memory, Builtin)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.jobs import (
     MAX_JOB_TEXTS,
     Jobs,
@@ -19,7 +20,8 @@ from homarus.memory.embed.jobs import (
     checked_id,
 )
 from homarus.memory.embed.link import Link
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
 # Numbers of a vector, and USD per million tokens. 001 makes 3,072 numbers unless it is asked for
 # fewer; the first 768 are nearly as good, and four times as many lines fit into memory.
@@ -199,7 +201,7 @@ def base_of(base_url: str) -> str:
     return base_url.rstrip("/").removesuffix("/openai")
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "Google",
     "https://generativelanguage.googleapis.com/v1beta",
     "gemini-embedding-001",
@@ -208,4 +210,12 @@ VENDOR: Final = Vendor(
     lambda model, _own: GeminiWire(model),
     key_name="GEMINI_API_KEY",
     root=base_of,
+    model_prefixes=("google/",),
+    credential_provider="google",
 )
+AUTO: Final = AutoSelection(order=30)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)
