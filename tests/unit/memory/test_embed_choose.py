@@ -1,23 +1,33 @@
 """Which embedder is taken, and what is said about it."""
 
+import importlib.metadata
 import json
 import shutil
 import sys
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.memory import MemorySearch, MemorySettings, embedder_names
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import AuthFailed, Unreachable
+from homarus.core.errors import AuthFailed, ConfigError, Unreachable
 from homarus.memory.base import Fallback
 from homarus.memory.embed import minilm
+from homarus.memory.embed.backends import (
+    EMBEDDERS,
+    AutoSelection,
+    AvailableEmbedder,
+    EmbedderRequest,
+)
 from homarus.memory.embed.base import Paid, close
 from homarus.memory.embed.choose import Chosen, choose
 from homarus.memory.embed.keys import read_accesses
+from homarus.memory.embed.wordllama import WordLlama
 from homarus.memory.place import Place, find_place
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import EmbedServer, Reply
@@ -342,3 +352,32 @@ def test_a_place_made_by_hand_knows_no_key(tmp_path: Path) -> None:
     assert place.settings == MemorySettings()
     chosen = take(replace(place, search=MemorySearch(provider="voyage")))
     assert "VOYAGE_API_KEY" in chosen.problem
+
+
+# Third parties
+
+
+def test_embedder_from_entry_point_is_selected_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(request: EmbedderRequest) -> AvailableEmbedder:
+        return AvailableEmbedder(WordLlama(), f"{request.provider} is installed")
+
+    module = SimpleNamespace(AUTO=AutoSelection(order=5), create=create)
+    monkeypatch.setitem(sys.modules, "cloud_embedder", module)
+    entries = {"homarus.embedders": (EntryPoint("cloud", "cloud_embedder", "homarus.embedders"),)}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
+    assert take(place_of(tmp_path, {"provider": "cloud"})).why == "cloud is installed"
+    assert take(place_of(tmp_path)).provider == "cloud"  # auto knows it, too
+
+
+def test_embedder_of_unknown_name_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'openai', 'voyage' or 'wordllama'") as caught:
+        place_of(tmp_path, {"provider": "opnai"})
+    assert caught.value.key == "memorySearch.provider"
+    with pytest.raises(ConfigError, match="memorySearch.fallback"):
+        place_of(tmp_path, {"fallback": "base"})  # a module of the package, but no embedder
+
+
+def test_embedder_names_agree_with_loader() -> None:
+    assert embedder_names() == list(EMBEDDERS.names())

@@ -1,14 +1,18 @@
+import importlib.metadata
 import logging
+import sys
 from contextlib import closing
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from homarus.config.memory import MemorySettings
 from homarus.core.errors import StoreError
-from homarus.memory.backends import open_backend
-from homarus.memory.base import Ask, Backend
+from homarus.memory.backends import MEMORY_BACKENDS, open_backend
+from homarus.memory.base import Answer, Ask, Backend, Fallback
 from homarus.memory.builtin import Builtin
 from homarus.memory.embed.base import unpaid
 from homarus.memory.failover import MAX_COOLDOWN_S, FailoverBackend
@@ -144,3 +148,29 @@ def test_the_settings_say_which_backend(fake: FakeQmd) -> None:
     own = replace(fake.place, settings=MemorySettings())
     with closing(open_backend(own, unpaid)) as memory:
         assert isinstance(memory, Builtin)
+
+
+def test_backend_from_entry_point_fails_over_to_builtin(
+    fake: FakeQmd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Builtin):
+        def search(self, text: str, ask: Ask) -> Answer:
+            raise StoreError("the cloud is down")
+
+    module = SimpleNamespace(
+        create=lambda place, _spent: Broken(place), sync_interval_s=lambda _place: 0.0
+    )
+    monkeypatch.setitem(sys.modules, "cloud_memory", module)
+    entries = {"homarus.memory": (EntryPoint("cloud", "cloud_memory", "homarus.memory"),)}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
+    settings = MemorySettings.model_validate({"backend": "cloud"})
+    with closing(open_backend(replace(fake.place, settings=settings), unpaid)) as memory:
+        memory.sync()
+        answer = memory.search("boat", Ask())
+    assert answer.results and answer.backend == "builtin"
+    assert answer.fallback == Fallback("cloud", "the cloud is down")
+
+
+def test_config_backend_names_agree_with_loader() -> None:
+    schema = MemorySettings.model_json_schema(by_alias=True)
+    assert schema["properties"]["backend"]["enum"] == list(MEMORY_BACKENDS.names())

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from homarus.config.memory import embedder_names
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError, MissingExtra, UserError
 from homarus.core.value import dataclass
@@ -88,7 +89,7 @@ def _auto_order() -> list[tuple[str, bool]]:
     A broken package of a third party is skipped: it is reported when the config names it.
     """
     order: list[tuple[int, str, bool]] = []
-    for name in EMBEDDERS.names():
+    for name in embedder_names():
         try:
             auto = EMBEDDERS.load(name).AUTO
         except UserError as exc:
