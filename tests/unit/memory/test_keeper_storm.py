@@ -131,7 +131,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_storm_leaves_nothing_behind(
+def test_registry_random_concurrent_use_leaves_no_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)

@@ -44,7 +44,9 @@ CRASH = "sys.exit('ModelError: no weights')"
         ("os.kill(os.getpid(), 11)", "status -11"),
     ],
 )
-def test_when_qmd_fails_the_index_of_our_own_answers(fake: FakeQmd, code: str, why: str) -> None:
+def test_failover_first_fails_second_answers_with_reason(
+    fake: FakeQmd, code: str, why: str
+) -> None:
     fake.does("search", code)
     with closing(both(fake, Hand())) as memory:
         memory.sync()
@@ -56,7 +58,7 @@ def test_when_qmd_fails_the_index_of_our_own_answers(fake: FakeQmd, code: str, w
     assert answer.fallback.wanted == "qmd" and why in answer.fallback.why
 
 
-def test_one_that_is_not_installed_is_no_obstacle(fake: FakeQmd) -> None:
+def test_failover_program_not_installed_uses_second(fake: FakeQmd) -> None:
     (fake.folder / "qmd").unlink()
     with closing(both(fake, Hand())) as memory:
         assert len(memory.sync().indexed) == 1
@@ -65,7 +67,7 @@ def test_one_that_is_not_installed_is_no_obstacle(fake: FakeQmd) -> None:
     assert "is not installed (npm install" in answer.fallback.why
 
 
-def test_it_is_tried_again_after_a_pause_that_grows(fake: FakeQmd) -> None:
+def test_failover_cooldown_grows_then_first_is_tried_again(fake: FakeQmd) -> None:
     clock = Hand()
     fake.does("search", CRASH)
     with closing(both(fake, clock)) as memory:
@@ -89,7 +91,7 @@ def test_it_is_tried_again_after_a_pause_that_grows(fake: FakeQmd) -> None:
         assert memory.search("boat", Ask()).backend == "qmd"
 
 
-def test_an_outage_and_its_end_are_said_once(
+def test_failover_outage_and_its_end_are_logged_once(
     fake: FakeQmd, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Hand()
@@ -105,7 +107,7 @@ def test_an_outage_and_its_end_are_said_once(
         assert caplog.text.count("answers again") == 1
 
 
-def test_what_was_written_meanwhile_is_found_by_the_one_behind(fake: FakeQmd) -> None:
+def test_failover_note_written_during_outage_is_found(fake: FakeQmd) -> None:
     fake.does("search", CRASH)
     with closing(both(fake, Hand())) as memory:
         memory.search("boat", Ask())
@@ -114,7 +116,7 @@ def test_what_was_written_meanwhile_is_found_by_the_one_behind(fake: FakeQmd) ->
         assert memory.search("zebra", Ask()).results[0].path == "memory/new.md"
 
 
-def test_one_that_was_stopped_does_not_begin_the_one_behind(fake: FakeQmd) -> None:
+def test_failover_stopped_does_not_open_second(fake: FakeQmd) -> None:
     opened: list[Backend] = []
 
     def behind() -> Backend:
@@ -131,7 +133,7 @@ def test_one_that_was_stopped_does_not_begin_the_one_behind(fake: FakeQmd) -> No
     assert not opened
 
 
-def test_when_neither_can_answer_the_error_is_the_last_ones(fake: FakeQmd) -> None:
+def test_failover_both_fail_raises_error_of_second(fake: FakeQmd) -> None:
     def broken() -> Backend:
         raise StoreError("the disk is gone")
 
@@ -141,7 +143,7 @@ def test_when_neither_can_answer_the_error_is_the_last_ones(fake: FakeQmd) -> No
         memory.search("boat", Ask())
 
 
-def test_the_settings_say_which_backend(fake: FakeQmd) -> None:
+def test_open_backend_follows_settings(fake: FakeQmd) -> None:
     with closing(open_backend(fake.place, unpaid)) as memory:
         memory.sync()
         assert isinstance(memory, FailoverBackend) and memory._second is None
