@@ -33,7 +33,7 @@ from homarus.memory.view import EVERYTHING
 
 WORDS = (
     *("near", "around", "wide", "rare", "speaker", "first_of_two", "day", "question"),
-    *("first_person", "time", "length", "kin", "kin_around"),
+    *("first_person", "time", "length", "related", "related_around"),
 )
 VECTORS = ("vector", "vector_beside", "vector_around")
 NOTHING = Weights(**{one.name: 0.0 for one in fields(Weights)})

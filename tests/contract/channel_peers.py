@@ -22,11 +22,10 @@ from homarus.core.message import Json
 from homarus.core.text import utf16_len
 from homarus.gateway.identity import Identity
 from homarus.gateway.link import Guest, Link, Secret, open_link
-from homarus.testing.ledger import Ledger, Offer
-from homarus.testing.ledger import Trouble as LedgerTrouble
 from homarus.testing.stream_server import StreamServer
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from tests.contract.channel_stage import ANN, EVE, GUARD_S, TOKEN, Shown, Stage
+from tests.crash.ledger import LedgerServer, Offer, SendFault
 from tests.e2e.program import PAINT, Terminal
 
 S = TypeVar("S", bound=StreamServer)
@@ -170,9 +169,9 @@ class LedgerPeer:
     limit = 4_000
 
     def __init__(self) -> None:
-        self._host = Hosted(partial(Ledger, "idempotent"))
+        self._host = Hosted(partial(LedgerServer, "idempotent"))
         self._ledger = self._host.server
-        self.program = ("homarus.testing.gateway", ("--ledger", self._ledger.url))
+        self.program = ("tests.crash.scripted_gateway", ("--ledger", self._ledger.url))
         self.go_down, self.come_up = self._host.go_down, self._host.come_up
         self._last = ""
 
@@ -192,28 +191,28 @@ class LedgerPeer:
         return text
 
     def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
-        sends = self._host.do(lambda: list(self._ledger.books.sends))
+        sends = self._host.do(lambda: list(self._ledger.records.sends))
         return [_markdown_shown(send.text) for send in sends if send.chat == who]
 
     def measure(self, text: str) -> int:
         return utf16_len(text)
 
     def be_slow(self) -> None:
-        self._trouble(LedgerTrouble(wait_s=SLOW_S))
+        self._trouble(SendFault(wait_s=SLOW_S))
 
     def refuse_once(self) -> None:
-        self._trouble(LedgerTrouble(taken=False, status=429, after_s=1))
+        self._trouble(SendFault(taken=False, status=429, after_s=1))
 
     def redeliver(self, stage: Stage, times: int) -> None:
         offer = Offer(text="again", chat=ANN, id=self._last, copies=times)
-        text = self._ledger.books.messages[self._last].text
+        text = self._ledger.records.messages[self._last].text
         self._host.do(lambda: self._ledger.offer(offer.model_copy(update={"text": text})))
 
     def close(self) -> None:
         self._host.close()
 
-    def _trouble(self, trouble: LedgerTrouble) -> None:
-        self._host.do(lambda: self._ledger.books.troubles.append(trouble))
+    def _trouble(self, trouble: SendFault) -> None:
+        self._host.do(lambda: self._ledger.records.faults.append(trouble))
 
 
 def _markdown_shown(text: str) -> Shown:

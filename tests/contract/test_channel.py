@@ -14,12 +14,12 @@ from homarus.channels.intake import Intake, by_route
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.store.journal import Accepted, Journal
-from homarus.testing import scripted_channel
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Desk, ListChannel
-from homarus.testing.ledger import FLAVOURS, Flavour, Ledger, Offer, Trouble
 from homarus.testing.memory_store import MemoryStore
-from homarus.testing.scripted_channel import ScriptedChannel, make_channel
+from tests.crash import scripted_channel
+from tests.crash.ledger import FLAVOURS, Flavour, LedgerServer, Offer, SendFault
+from tests.crash.scripted_channel import ScriptedChannel, make_channel
 
 GUARD_S = 60.0
 HOSTILE = (
@@ -55,19 +55,19 @@ class ListPeer:
 
 
 class LedgerPeer:
-    def __init__(self, ledger: Ledger, channel: ScriptedChannel) -> None:
+    def __init__(self, ledger: LedgerServer, channel: ScriptedChannel) -> None:
         self.ledger, self.channel = ledger, channel
 
     def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
         self.ledger.offer(Offer(text=text, id=message_id, chat=chat, sender="person"))
 
     def shown(self) -> list[tuple[str, str]]:
-        return [(send.chat, send.text) for send in self.ledger.books.sends]
+        return [(send.chat, send.text) for send in self.ledger.records.sends]
 
 
 @asynccontextmanager
 async def ledger_peer(flavour: Flavour) -> AsyncIterator[LedgerPeer]:
-    async with Ledger(flavour) as ledger:
+    async with LedgerServer(flavour) as ledger:
         yield LedgerPeer(ledger, await asyncio.to_thread(make_channel, ledger.url))
 
 
@@ -213,7 +213,7 @@ def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> 
     async def body(peer: LedgerPeer) -> None:
         desk = Slow()
         peer.write("hello", "1")
-        message = peer.ledger.books.messages["1"]
+        message = peer.ledger.records.messages["1"]
         async with running(peer.channel, desk):
             await desk.asked.wait()
             assert message.acked_s == 0
@@ -232,21 +232,21 @@ def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> 
 @pytest.mark.parametrize(
     ("trouble", "kind", "retryable", "after_s"),
     [
-        (Trouble(taken=False, status=429, after_s=7), SendFailed, True, 7.0),
-        (Trouble(taken=False, status=429), SendFailed, True, None),
-        (Trouble(taken=False, status=400), SendFailed, False, None),
-        (Trouble(taken=False, status=401), ChannelAuthFailed, None, None),
-        (Trouble(taken=True, status=500), ChannelError, None, None),
-        (Trouble(taken=True, status=0), ChannelError, None, None),
-        (Trouble(taken=False, status=0), ChannelError, None, None),
+        (SendFault(taken=False, status=429, after_s=7), SendFailed, True, 7.0),
+        (SendFault(taken=False, status=429), SendFailed, True, None),
+        (SendFault(taken=False, status=400), SendFailed, False, None),
+        (SendFault(taken=False, status=401), ChannelAuthFailed, None, None),
+        (SendFault(taken=True, status=500), ChannelError, None, None),
+        (SendFault(taken=True, status=0), ChannelError, None, None),
+        (SendFault(taken=False, status=0), ChannelError, None, None),
     ],
     ids=str,
 )
 def test_an_error_s_class_says_what_is_known(
-    trouble: Trouble, kind: type[Exception], retryable: bool | None, after_s: float | None
+    trouble: SendFault, kind: type[Exception], retryable: bool | None, after_s: float | None
 ) -> None:
     async def body(peer: LedgerPeer) -> None:
-        peer.ledger.books.troubles.append(trouble)
+        peer.ledger.records.faults.append(trouble)
         async with running(peer.channel, Desk()):
             with pytest.raises(ChannelError) as caught:
                 await peer.channel.send(out("hello", "k"))
@@ -264,7 +264,7 @@ def test_what_never_left_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(SendFailed) as caught:
             await peer.channel.send(out("hello", "k"))  # it is not connected
         assert caught.value.retryable
-        async with Ledger() as gone:
+        async with LedgerServer() as gone:
             nowhere = ScriptedChannel(gone.url)
         async with nowhere._connected():
             with pytest.raises(SendFailed) as caught:
@@ -338,10 +338,10 @@ def test_a_message_that_is_handed_out_a_hundred_times_is_answered_once(run: Run)
 @pytest.mark.parametrize("taken", [True, False])
 def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) -> None:
     async def body(peer: LedgerPeer) -> None:
-        peer.ledger.books.troubles.append(Trouble(taken=taken, status=0))
+        peer.ledger.records.faults.append(SendFault(taken=taken, status=0))
         peer.write("hello", "1")
         async with program(peer.channel) as core:
-            await core.until(lambda: bool(peer.ledger.books.attempts))
+            await core.until(lambda: bool(peer.ledger.records.attempts))
             await core.until(core.settled)
             (parcel,) = await core.journal.parcels()
         if flavour == "plain":
@@ -355,16 +355,16 @@ def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) 
 
 def test_a_long_reply_arrives_in_parts_in_order_though_the_service_is_busy() -> None:
     async def main() -> None:
-        async with asyncio.timeout(GUARD_S), Ledger("plain", text_limit=20) as ledger:
+        async with asyncio.timeout(GUARD_S), LedgerServer("plain", text_limit=20) as ledger:
             channel = await asyncio.to_thread(make_channel, ledger.url)
-            ledger.books.troubles.append(Trouble(taken=False, status=429, times=2))
+            ledger.records.faults.append(SendFault(taken=False, status=429, times=2))
             marks = tuple(f"{{nonce}}.{n}" for n in range(4))
             message = ledger.offer(Offer(text="\n".join(marks), marks=marks))
             async with program(channel) as core:
-                await core.until(lambda: len(ledger.books.sends) == 4)
+                await core.until(lambda: len(ledger.records.sends) == 4)
                 await core.until(core.settled)
-            assert [send.text for send in ledger.books.sends] == list(message.marks)
-            assert ledger.books.verdict()["answered"] == [message.id]
-            assert [attempt.status for attempt in ledger.books.attempts[:3]] == [429, 429, 200]
+            assert [send.text for send in ledger.records.sends] == list(message.marks)
+            assert ledger.records.verdict()["answered"] == [message.id]
+            assert [attempt.status for attempt in ledger.records.attempts[:3]] == [429, 429, 200]
 
     asyncio.run(main())

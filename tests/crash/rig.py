@@ -31,8 +31,8 @@ GUARD_S = float(
 POLL_S = 0.02
 KEPT = ("PATH", "LANG", "PYTHONPATH")  # of the environment
 TOKEN = "crash-0123456789abcdef"
-GATEWAY = "homarus.testing.gateway"
-LEDGER = "homarus.testing.ledger"
+GATEWAY = "tests.crash.scripted_gateway"
+LEDGER = "tests.crash.ledger"
 MODEL = "homarus.testing.model_server.__main__"
 
 _opener = build_opener(ProxyHandler({}))  # whatever the environment says about proxies
@@ -67,13 +67,14 @@ class Started:
     def __init__(
         self, module: str, args: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path
     ) -> None:
+        path = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *args],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=env,
+                env={**env, "PYTHONPATH": os.pathsep.join([str(ROOT), *path])},
                 cwd=cwd,
             )
         self.pid = self._process.pid

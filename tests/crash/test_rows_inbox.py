@@ -58,7 +58,7 @@ def test_row_18_told_to_end_while_a_run_takes_longer_than_that_is_waited_for(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
-    told = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000} MOCK:echo")
+    told = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000}:1 MOCK:echo")
     rig.start()
     rig.wait_ready()
     wait_for(lambda: begun(rig, told["nonce"]), "the run begins")

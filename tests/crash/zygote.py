@@ -15,11 +15,12 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from homarus.config.schema import Config
 from homarus.core import faults
 
 MODULES = (
-    "homarus.testing.gateway",
-    "homarus.testing.ledger",
+    "tests.crash.scripted_gateway",
+    "tests.crash.ledger",
     "homarus.testing.model_server.__main__",
     # What the program imports when it first needs it.
     "homarus.gateway.methods",
@@ -35,6 +36,7 @@ def main() -> None:
     """Fork on order until nobody gives any."""
     for module in MODULES:
         importlib.import_module(module)
+    Config.model_validate({})  # pydantic builds the validators once, here, and not in every child
     wake, tell = socket.socketpair()
     for one in (wake, tell):
         one.setblocking(False)

@@ -197,7 +197,10 @@ def test_doctor_says_what_is_wrong_and_how_to_mend_it(home: Home, model_url: str
     done = home.run("doctor")
     assert "workspace" in done.out and "homarus setup" in done.out
     assert home.run("setup").status == 0
-    assert home.run("doctor").status == 0
+    healthy = home.run("doctor", "--json")
+    assert healthy.status == 0
+    rows = json.loads(healthy.out)["findings"]
+    assert {tuple(row) for row in rows} == {("about", "state", "text", "fix")}
     home.configure({"agnts": {}})
     broken = home.run("doctor")
     assert broken.status == 2 and "agents" in broken.out

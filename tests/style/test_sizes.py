@@ -31,7 +31,7 @@ PACKAGE_LINES = {
     "sessions": 4_500,
     "skills": 200,
     "store": 4_900,
-    "testing": 5_800,
+    "testing": 5_200,
     "tools": 3_400,
 }
 

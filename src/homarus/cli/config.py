@@ -127,9 +127,9 @@ def _print_verdict(found: "Verdict") -> None:
 @command.command()
 def schema() -> None:
     """Print the JSON schema of the settings that have an effect."""
-    from homarus.config.schema import Config
+    from homarus.config.json_schema import config_json_schema
 
-    click.echo(json.dumps(Config.model_json_schema(), indent=2))
+    click.echo(json.dumps(config_json_schema(), indent=2))
 
 
 def _read(reach: Reach, *, local: bool) -> Value:

@@ -6,7 +6,6 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -55,13 +54,22 @@ def command(*, as_json: bool) -> None:
         findings.append(_model(paths, examined.config, examined.env))
     findings += [_state(paths), *_memory(paths), _disk(paths), _git()]
     if as_json:
-        rows = [asdict(finding) for finding in findings]
+        rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
         click.echo(json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unbuilt())}))
     else:
         _print(findings)
     wrong = {finding.about for finding in findings if finding.state == "bad"}
     raise click.exceptions.Exit(2 if "config" in wrong else 1 if wrong else 0)
+
+
+def _row(finding: Finding) -> dict[str, str]:
+    return {
+        "about": finding.about,
+        "state": finding.state,
+        "text": finding.text,
+        "fix": finding.fix,
+    }
 
 
 def _print(findings: list[Finding]) -> None:

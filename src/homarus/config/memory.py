@@ -1,13 +1,16 @@
-"""The sections `memory` and `memorySearch` of the config, as typed values.
+"""The typed settings of memory: the section `memory`, and `memorySearch` of the agents.
 
-An agent's `memorySearch` is that of the defaults, overridden by its own. They are validated when
-memory is used.
+An agent's own `memorySearch` is merged over the defaults'. The config holds both sections as plain
+objects; they are parsed when memory is used.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, Strict, ValidationError
+from pydantic import AfterValidator, Field, Strict, ValidationError
+from pydantic_core import PydanticCustomError
 
 from homarus.config.edit import apply_merge_patch
 from homarus.config.resolve import entry_of
@@ -24,10 +27,77 @@ from homarus.config.schema import (
     Wait,
 )
 from homarus.core.errors import ConfigError
+from homarus.core.value import dataclass
 
-# `auto` takes the first that can be had; `none` is words alone.
-Embedding: TypeAlias = Literal[
-    "auto", "none", "openai", "gemini", "voyage", "ollama", "local", "fastembed", "wordllama"
+
+@dataclass(frozen=True, slots=True)
+class _BackendNames:
+    """Names of backends, without importing one.
+
+    Their loader, `homarus.plugins.backends`, is above this package and decides when a backend is
+    used; here a name is one of a module with `marker` at its top level, or of an entry point.
+    """
+
+    package: str
+    group: str
+    marker: str
+    special: tuple[str, ...] = ()
+
+    def all(self) -> list[str]:
+        own = (name for name in self._modules() if self._is_own(name))
+        return [*self.special, *sorted({*own, *self._entries()})]
+
+    def check(self, name: str) -> str:
+        if name in self.special or self._is_own(name) or name in (names := self.all()):
+            return name
+        *others, last = map(repr, names)
+        expected = f"{', '.join(others)} or {last}"
+        raise PydanticCustomError(
+            "literal_error", "Input should be {expected}", {"expected": expected}
+        )
+
+    def add_to(self, schema: dict[str, Any]) -> None:
+        schema["enum"] = self.all()
+
+    def _modules(self) -> Iterator[str]:
+        for file in files(self.package).iterdir():
+            yield file.name.removesuffix(".py").replace("_", "-")
+
+    def _is_own(self, name: str) -> bool:
+        if not name.replace("-", "").isalnum():
+            return False
+        folder, module = files(self.package), name.replace("-", "_")
+        line = rf"^(def |from \S+ import (\w+ as )?)?{self.marker}\b".encode()
+        for source in (folder / f"{module}.py", folder / module / "__init__.py"):
+            if source.is_file():
+                return re.search(line, source.read_bytes(), re.MULTILINE) is not None
+        return False
+
+    def _entries(self) -> Iterator[str]:
+        from importlib.metadata import entry_points  # slow to import
+
+        return (entry.name for entry in entry_points(group=self.group))
+
+
+_EMBEDDERS = _BackendNames("homarus.memory.embed", "homarus.embedders", "AUTO", ("auto", "none"))
+_BACKENDS = _BackendNames("homarus.memory", "homarus.memory", "sync_interval_s")
+
+
+def embedder_names() -> list[str]:
+    """Return the names of all embedders, without `auto` and `none`; nothing is imported."""
+    return _EMBEDDERS.all()[len(_EMBEDDERS.special) :]
+
+
+# `auto` selects the first embedder that is available; `none` compares words alone.
+Embedding: TypeAlias = Annotated[
+    str,
+    AfterValidator(_EMBEDDERS.check),
+    Field(json_schema_extra=_EMBEDDERS.add_to),
+]
+MemoryBackendName: TypeAlias = Annotated[
+    str,
+    AfterValidator(_BACKENDS.check),
+    Field(json_schema_extra=_BACKENDS.add_to),
 ]
 Source: TypeAlias = Literal["memory", "sessions"]
 S = TypeVar("S", bound=Section)
@@ -238,19 +308,19 @@ class Qmd(Section):
 class MemorySettings(Section):
     """`memory`: who keeps the index, and whether answers say where they come from."""
 
-    backend: Literal["builtin", "qmd"] = "builtin"
+    backend: MemoryBackendName = "builtin"
     citations: Literal["auto", "on", "off"] = "auto"
     qmd: Qmd = Qmd.model_construct()
 
 
 def memory_search(config: Config, agent: str) -> MemorySearch:
-    """Return the `memorySearch` of one agent. Raises ConfigError."""
+    """Return an agent's `memorySearch` merged over the defaults'. Raises ConfigError."""
     defaults, own = config.agents.defaults.memory_search, entry_of(config, agent).memory_search
     return _read(MemorySearch, apply_merge_patch(dict(defaults), dict(own)), "memorySearch")
 
 
 def memory_settings(config: Config) -> MemorySettings:
-    """Return the `memory` section of the config. Raises ConfigError."""
+    """Return the section `memory` of the config. Raises ConfigError."""
     return _read(MemorySettings, dict(config.memory), "memory")
 
 

@@ -25,15 +25,6 @@ from homarus.core.units import parse_byte_size, parse_duration_ms
 
 _V = TypeVar("_V")
 
-Api: TypeAlias = Literal[
-    "openai-completions",
-    "openai-responses",
-    "anthropic-messages",
-    "google-generative-ai",
-    "github-copilot",
-    "bedrock-converse-stream",
-    "ollama",
-]
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 QueueWord: TypeAlias = Literal[
     "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
@@ -378,7 +369,7 @@ class ProviderModel(Section):
 
     id: Text
     name: Text | None = None
-    api: Api | None = None
+    api: Text | None = None
     reasoning: bool = False
     input: Annotated[tuple[Literal["text", "image"], ...], Strict(strict=False)] = ("text",)
     cost: Cost = Cost.model_construct()
@@ -414,7 +405,7 @@ class ProviderEntry(Section):
     api_key: str | None = Field(None, repr=False)
     api_key_from: SecretSource | None = None
     auth: Literal["api-key", "aws-sdk", "oauth", "token"] | None = None
-    api: Api | None = None
+    api: Text | None = None
     headers: Mapping[str, str] = Field({}, repr=False)
     auth_header: bool | None = None
     models: Annotated[tuple[ProviderModel, ...], Strict(strict=False)] = ()

@@ -6,7 +6,7 @@ everybody else something to await.
 
 from collections.abc import Callable
 from datetime import date
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.value import dataclass
 from homarus.memory.index import Report
@@ -16,7 +16,7 @@ from homarus.memory.view import EVERYTHING, View
 
 # Done so far, in all, and what is being done (a path, or a word for it).
 Progress: TypeAlias = Callable[[int, int, str], None]
-Backing: TypeAlias = Literal["builtin", "qmd"]
+DEFAULT_BACKEND: Final = "builtin"  # every other backend fails over to it
 
 
 def unseen(_done: int, _all: int, _what: str) -> None:
@@ -56,7 +56,7 @@ class Answer:
     """
 
     results: tuple[Result, ...]
-    backend: Backing = "builtin"
+    backend: str = DEFAULT_BACKEND
     provider: str = "none"
     model: str = ""
     fallback: Fallback | None = None
@@ -70,7 +70,7 @@ class Status:
     agent: str
     workspace: str
     database: str
-    backend: Backing
+    backend: str
     provider: str
     model: str
     files: int

@@ -16,8 +16,8 @@ import apsw
 
 from homarus.core.errors import Corrupt
 from homarus.core.value import dataclass
-from homarus.memory.kin import kin_of
 from homarus.memory.question import Question, speakers_by_word
+from homarus.memory.related_words import related_stems
 from homarus.memory.search import REACH, Found, Line, Pool, Term
 from homarus.memory.vectors import Seen, Vectors
 from homarus.memory.view import EVERYTHING, View
@@ -31,8 +31,8 @@ _COMMON: Final = 20_000  # lines; a word in more of them says little, and costs 
 _ENOUGH = 3_000  # lines that have a word
 _SEEDS = 250
 _LINES_PER_PLACE = 20
-_COMMON_KIN = 6_000  # lines; a family of words in more of them says nothing
-_KIN_SHARE = 0.3
+_MAX_RELATED = 6_000  # lines; a family of words in more of them says nothing
+_RELATED_SHARE = 0.3
 _AKIN_CHARS: Final = 4
 _AKIN_SHARE: Final = 0.7
 _VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab(main, postings, row)"
@@ -169,20 +169,20 @@ def _terms(
         rare = dict(found)
     for stem, ids in sorted(rare.items(), key=lambda one: len(one[1])):
         idf = _rarity(snapshot.lines, len(ids))
-        kin = reader.lines_with({*kin_of(stem), *reader.akin(stem)}, _COMMON_KIN)
-        if len(kin) > _COMMON_KIN:
-            kin = []
-        if not ids and not kin:
+        related = reader.lines_with({*related_stems(stem), *reader.akin(stem)}, _MAX_RELATED)
+        if len(related) > _MAX_RELATED:
+            related = []
+        if not ids and not related:
             continue
         promise.add(ids, idf)
-        others = sorted({*kin}.difference(ids))
+        others = sorted({*related}.difference(ids))
         if not others:
             yield Term(stem, idf, _bits(ids, snapshot.last))
             continue
-        kin_idf = min(idf, _rarity(snapshot.lines, len(others)))
-        promise.add(others, _KIN_SHARE * kin_idf)
+        related_idf = min(idf, _rarity(snapshot.lines, len(others)))
+        promise.add(others, _RELATED_SHARE * related_idf)
         bits, beside = _bits(ids, snapshot.last), _bits(others, snapshot.last)
-        yield Term(stem, idf, bits, kin_idf, beside)
+        yield Term(stem, idf, bits, related_idf, beside)
 
 
 class _Postings:

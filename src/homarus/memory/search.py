@@ -51,8 +51,8 @@ class Weights:
     first_person: float
     time: float
     length: float
-    kin: float
-    kin_around: float
+    related: float
+    related_around: float
     phrase: float = 0.2
     quoted: float = 30.0  # a phrase in quotation marks comes before anything else
     recent: float = 0.5
@@ -71,12 +71,12 @@ class Weights:
 
 LEXICAL: Final = Weights(
     near=7.8, around=3.0, wide=4.0, rare=0.13, speaker=2.7, first_of_two=1.05, day=5.5,
-    question=-0.8, first_person=0.65, time=2.4, length=-0.75, kin=0.25, kin_around=2.0,
+    question=-0.8, first_person=0.65, time=2.4, length=-0.75, related=0.25, related_around=2.0,
     slope=0.56, offset=6.9,
 )  # fmt: skip
 WITH_VECTORS: Final = Weights(
     near=7.2, around=1.7, wide=3.3, rare=0.07, speaker=2.45, first_of_two=1.0, day=5.3,
-    question=-0.65, first_person=0.65, time=2.4, length=-0.3, kin=0.18, kin_around=1.2,
+    question=-0.65, first_person=0.65, time=2.4, length=-0.3, related=0.18, related_around=1.2,
     vector=4.4, vector_beside=0.45, vector_around=5.4, slope=0.64, offset=4.2,
 )  # fmt: skip
 
@@ -109,14 +109,14 @@ class Found:
 class Term:
     """A word of the question: how rare it is, and the lines that have it, a bit each.
 
-    `kin` are the lines that have not the word but one that goes with it.
+    `related` are the lines that have not the word but one that goes with it.
     """
 
     stem: str
     idf: float
     bits: bytearray
-    kin_idf: float = 0.0
-    kin: bytearray | None = None
+    related_idf: float = 0.0
+    related: bytearray | None = None
 
     def around(self, at: int) -> int:
         """Which of the lines around one have the word: the line itself is the middle bit."""
@@ -243,9 +243,13 @@ def _count_words(
             has = [bits >> number & 1 for bits in under]
             _count_headed(term, order, tables, has, words)
         _count(term, runs, tables[0], (words, own))
-        if term.kin is not None:
-            inside = term.kin_idf * weights.kin * total  # the sum is divided by the total later
-            _count_kin(term.kin, runs, (inside, term.kin_idf * weights.kin_around), words)
+        if term.related is not None:
+            inside = (
+                term.related_idf * weights.related * total
+            )  # the sum is divided by the total later
+            _count_related(
+                term.related, runs, (inside, term.related_idf * weights.related_around), words
+            )
     return words, own
 
 
@@ -298,7 +302,7 @@ def _count_headed(
             words[place] += term.idf * (headed[pattern] - plain[pattern])
 
 
-def _count_kin(
+def _count_related(
     bits: bytearray, runs: Iterable[_Run], worth: tuple[float, float], words: list[float]
 ) -> None:
     """Add what words count that go with one of the question: in the line, and around it."""

@@ -15,18 +15,15 @@ from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
 from homarus.core.value import dataclass
-from homarus.providers.anthropic_reply import Reply
-from homarus.providers.anthropic_request import (
-    API,
-    Turn,
-    Turns,
+from homarus.providers.anthropic_blocks import (
+    AnthropicTurn,
     called_names,
     gone_tools,
-    marked,
     opens_with_thought,
-    tool_list,
     wire_names,
 )
+from homarus.providers.anthropic_reply import Reply
+from homarus.providers.anthropic_request import API, Turns, marked, tool_list, turn_json
 from homarus.providers.anthropic_thinking import (
     BINDING_BETA,
     INTERLEAVED_BETA,
@@ -37,12 +34,13 @@ from homarus.providers.anthropic_thinking import (
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
-from homarus.providers.chat_request import encode
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Anthropic", "Settings", "create"]
 
+APIS = ("anthropic-messages",)
 VERSION = "2023-06-01"
 OAUTH_BETA = "oauth-2025-04-20"
 OAUTH_KEY = "sk-ant-oat"  # how a token of a subscription begins; a key begins otherwise
@@ -183,9 +181,9 @@ class _Wire:
             del fields["thinking"]  # it would be refused in the middle of others' work
         marker = self._marker(request.params)
         tools, names = self._offer(request, fields, turns, marker)
-        pieces = [encode(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
+        pieces = [encode_json(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
         if request.system.strip():
-            system = encode({"type": "text", "text": request.system})
+            system = encode_json({"type": "text", "text": request.system})
             pieces += [b',"system":[', marked(system, marker) if marker else system, b"]"]
         return _Asked(b"".join((*pieces, b"}")), self._betas(fields), names)
 
@@ -227,7 +225,11 @@ class _Wire:
         return (INTERLEAVED_BETA,) if _budget(fields) and self._claude.version >= (4, 0) else ()
 
     def _offer(
-        self, request: Request, fields: dict[str, Json], turns: Sequence[Turn], marker: bytes
+        self,
+        request: Request,
+        fields: dict[str, Json],
+        turns: Sequence[AnthropicTurn[bytes]],
+        marker: bytes,
     ) -> tuple[bytes, Mapping[str, str]]:
         """The tools as a field of the request, and our names of them."""
         if "tools" in fields:
@@ -241,16 +243,16 @@ class _Wire:
         fields.pop("tool_choice", None)
         if gone := called_names(turns):
             fields["tool_choice"] = {"type": "none"}
-            return b',"tools":' + gone_tools(gone), {}
+            return b',"tools":' + tool_list(gone_tools(gone)), {}
         return b"", {}
 
 
-def _joined(turns: Sequence[Turn], marker: bytes) -> bytes:
+def _joined(turns: Sequence[AnthropicTurn[bytes]], marker: bytes) -> bytes:
     """The turns as JSON; the last two of the user's end a stretch that will be asked again."""
     users = [index for index, turn in enumerate(turns) if turn.role == "user"]
     ends = frozenset(users[-MARKED_TURNS:])
     return b",".join(
-        turn.json(marker if index in ends else b"") for index, turn in enumerate(turns)
+        turn_json(turn, marker if index in ends else b"") for index, turn in enumerate(turns)
     )
 
 

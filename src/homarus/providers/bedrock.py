@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TypeAlias
 
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import AuthFailed, ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
-from homarus.providers.anthropic_request import (
-    Turn,
-    Turns,
+from homarus.providers.anthropic_blocks import (
+    AnthropicTurn,
     called_names,
     gone_tools,
     opens_with_thought,
-    tool_list,
+    tool_schemas,
     wire_names,
 )
 from homarus.providers.anthropic_thinking import (
@@ -34,7 +34,7 @@ from homarus.providers.anthropic_thinking import (
 from homarus.providers.aws import SIGN_IN, Signed, Signer, check_installed
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.bedrock_reply import Reply
-from homarus.providers.bedrock_request import API, Asked, converse
+from homarus.providers.bedrock_request import API, Asked, ConverseBlock, Turns, converse
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
 from homarus.providers.eventstream import BadFrame, Frame, FrameReader
@@ -43,7 +43,10 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Bedrock", "Settings", "create"]
 
+APIS = ("bedrock-converse-stream",)
+NEEDS_ADDRESS = False  # the region gives it
 SIGNING_THREADS = 2
+_Turn: TypeAlias = AnthropicTurn[ConverseBlock]
 STREAM_TYPE = "application/vnd.amazon.eventstream"
 # What an error inside a stream would have been as an answer.
 _STATUSES = {
@@ -84,12 +87,11 @@ def create(
     *,
     models: Iterable[Model] = (),
     clock: Clock | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> "Bedrock":
     """A provider; nothing is loaded or opened before its first request."""
     check_installed()
     known = {model.id: model for model in models}
-    return Bedrock(settings, known, clock or SystemClock(), env or {})
+    return Bedrock(settings, known, clock or SystemClock())
 
 
 class Bedrock:
@@ -102,11 +104,12 @@ class Bedrock:
         settings: Settings,
         models: Mapping[str, Model],
         clock: Clock,
-        env: Mapping[str, str],
     ) -> None:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
-        self._signer = Signer(settings.base_url, env, bearer=bool(settings.api_key.strip()))
+        self._signer = Signer(
+            settings.base_url, settings.env, bearer=bool(settings.api_key.strip())
+        )
         # Its own threads: whoever waits for credentials holds up nobody else.
         self._threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="homarus-aws")
         self._endpoint: Endpoint | None = None
@@ -192,13 +195,8 @@ class _Wire:
         thinking = self._claude is not None and self._claude.version >= (3, 7)
         self._thinks = thinking and (model.reasoning or not model.known)
         self._rich = self._claude is not None or "nova" in model.id.lower()
-        self._turns = Turns(
-            api=API,
-            provider=provider,
-            model=model.id,
-            sees_images=model.sees_images or not model.known,
-            unsigned=False,
-        )
+        sees = model.sees_images or not model.known
+        self._turns = Turns(provider=provider, model=model.id, sees_images=sees)
         self._tools: tuple[tuple[ToolSpec, ...], list[Json], dict[str, str]] = ((), [], {})
 
     def ask(self, request: Request) -> tuple[Asked, Mapping[str, str]]:
@@ -206,14 +204,14 @@ class _Wire:
         # Newer ones bind their reasoning to what stood before it, and the way to say that it may
         # be dropped when that has changed is not taken here: they think afresh.
         replays = self._claude is None or not self._claude.binds
-        turns = self._turns.render(request.messages, reasoning=replays)
+        turns = self._turns.build(request.messages, reasoning=replays)
         fields = self._fields(request, turns)
         tools, names = self._offer(request, turns)
         marker = _marker(self._claude, request.params)
         asked = Asked(request.model, request.system, turns, tools, self._rich, marker, fields)
         return asked, names
 
-    def _fields(self, request: Request, turns: list[Turn]) -> dict[str, Json]:
+    def _fields(self, request: Request, turns: list[_Turn]) -> dict[str, Json]:
         """Everything but messages, system and tools. The caller's params come last."""
         top, config, own = _sorted(request.params)
         wanted = config.pop("maxTokens", None) or request.max_tokens
@@ -229,7 +227,7 @@ class _Wire:
         fields = {"inferenceConfig": config, "additionalModelRequestFields": _said(extra)}
         return {**{name: value for name, value in fields.items() if value}, **top}
 
-    def _thinking(self, request: Request, turns: list[Turn], most: int) -> dict[str, Json]:
+    def _thinking(self, request: Request, turns: list[_Turn], most: int) -> dict[str, Json]:
         """What a Claude is told about thinking, in its own fields."""
         if not self._thinks:
             return {}
@@ -250,16 +248,15 @@ class _Wire:
             return most
         return min(int(wanted), most) if self._model.known else int(wanted)
 
-    def _offer(self, request: Request, turns: list[Turn]) -> tuple[list[Json], Mapping[str, str]]:
+    def _offer(self, request: Request, turns: list[_Turn]) -> tuple[list[Json], Mapping[str, str]]:
         """The tools, and our names of them."""
         if request.tools and self._model.calls_tools:
             if request.tools != self._tools[0]:
                 named = wire_names(request.tools)
                 ours = {wire: spec.name for wire, spec in named.items()}
-                self._tools = (request.tools, json.loads(tool_list(named)), ours)
+                self._tools = (request.tools, tool_schemas(named), ours)
             return self._tools[1:]
-        gone = called_names(turns)
-        return json.loads(gone_tools(gone)), {}
+        return tool_schemas(gone_tools(called_names(turns))), {}
 
 
 def _sorted(

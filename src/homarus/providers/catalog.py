@@ -19,15 +19,6 @@ UNKNOWN_WINDOW = 200_000
 UNKNOWN_MAX_TOKENS = 8_192
 # A server on this machine gives a model far less than the model could hold.
 OWN_SERVER_WINDOW = 32_768
-# The wire formats of the original's configuration that can be spoken today.
-BUILT_APIS = (
-    "openai-completions",
-    "openai-responses",
-    "anthropic-messages",
-    "google-generative-ai",
-    "bedrock-converse-stream",
-    "ollama",
-)
 BEDROCK = "amazon-bedrock"
 REGIONAL_FACTOR = 1.1
 VERTEX = "google-vertex"

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from homarus.config.refs import normalize_provider_id
 from homarus.core.message import Json
 from homarus.core.value import dataclass
-from homarus.providers.catalog import BUILT_APIS, DEMO, LOCAL, Vendor, vendors
+from homarus.providers.catalog import DEMO, LOCAL, Vendor, vendors
+from homarus.providers.registry import has_api
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -82,7 +83,7 @@ def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
             usable, model = entry.api, known[name].default
         else:
             continue
-        if model and (usable is None or usable in BUILT_APIS):
+        if model and (usable is None or has_api(usable)):
             tried.append(("models.providers", f"{name}/{model}"))
             return f"{name}/{model}", f"the configuration describes it (models.providers.{name})"
     tried.append(("models.providers", "none that can be used"))
@@ -143,30 +144,35 @@ def _told(models: tuple[str, ...] | None) -> str:
 
 async def list_models(server: Vendor) -> tuple[str, ...] | None:
     """Ask a server on this machine which models it has; it gets a third of a second."""
+    from homarus.net.line import ExchangeFailed
+
     try:
-        async with asyncio.timeout(PROBE_S):
-            answer = await _get(f"{server.base_url}/models")
-    except (OSError, TimeoutError, ValueError, RecursionError):
+        answer = await _get(f"{server.base_url}/models")
+    except (ExchangeFailed, TimeoutError, ValueError, RecursionError):
         return None
     return chat_models(answer)
 
 
 async def _get(url: str) -> Json:
-    """A plain GET. HTTP/1.0, so that the body ends with the connection and is not in chunks."""
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    # Imported before the clock runs: most starts probe no server.
+    from homarus.net.exchange import Peer, target_of
+
+    address = urlsplit(url)
+    peer = Peer(address, connect_s=PROBE_S, idle_s=PROBE_S, proxy="")
+    body = b""
     try:
-        head = f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n"
-        writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii"))
-        await writer.drain()
-        raw = b""
-        while len(raw) <= MAX_LIST_BYTES and (block := await reader.read(65536)):
-            raw += block
+        async with (
+            asyncio.timeout(PROBE_S),
+            peer.ask("GET", target_of(address), {"Accept": "application/json"}) as answer,
+        ):
+            if answer.status != 200:
+                raise ValueError("not a list of models")
+            async for piece in answer.pieces():
+                body += piece
+                if len(body) > MAX_LIST_BYTES:
+                    break
     finally:
-        writer.close()
-    head_bytes, _, body = raw.partition(b"\r\n\r\n")
-    if head_bytes.split(b" ", 2)[1:2] != [b"200"]:
-        raise ValueError("not a list of models")
+        await peer.close()
     return json.loads(body)
 
 

@@ -13,7 +13,6 @@ from homarus.core.errors import UnknownName, UserError
 from homarus.core.text import nearest
 from homarus.providers.base import Provider
 from homarus.providers.catalog import (
-    BUILT_APIS,
     DEMO,
     LOCAL,
     MODELS,
@@ -23,6 +22,7 @@ from homarus.providers.catalog import (
     vendors,
 )
 from homarus.providers.compat import is_openais_own
+from homarus.providers.registry import api_names, has_api, load_adapter
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 DEFAULT_PROVIDER = "anthropic"
 # The demo model reads slowly: a longer history would cost more time than it is worth.
 DEMO_PROMPT_TOKENS = 1500
-# Wires whose library knows the address.
-_CLOUDS = frozenset({"bedrock-converse-stream", "google-vertex"})
 
 
 def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDER) -> ModelRef:
@@ -98,10 +96,10 @@ def check(config: "Config", ref: ModelRef) -> None:
     if own and vendor is None and ref.model not in own:
         raise UnknownName("model", str(ref), nearest(ref.model, own))
     api = own.get(ref.model) or entry.api
-    if api and api not in BUILT_APIS:
+    if api and not has_api(api):
         raise UserError(
             f"the wire format {api} of {ref.provider} is not built yet",
-            fix=f"use a provider that speaks {' or '.join(BUILT_APIS)}",
+            fix=f"use a provider that speaks {' or '.join(api_names())}",
         )
 
 
@@ -133,8 +131,8 @@ def open_remote(
 
     entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
     base_url = (entry and entry.base_url) or (vendor.base_url if vendor else "")
-    api = api_of(config, model)
-    if not base_url and api not in _CLOUDS:
+    adapter = load_adapter(api_of(config, model))
+    if not base_url and getattr(adapter, "NEEDS_ADDRESS", True):
         where = f"models.providers.{model.provider}.baseUrl"
         raise UserError(f"the address of {model.provider} is not known", fix=f"set {where}")
     if entry and entry.api == "ollama" and not base_url.rstrip("/").endswith("/v1"):
@@ -145,33 +143,10 @@ def open_remote(
         "" if entry and entry.auth == "aws-sdk" else key,
         headers=dict(entry.headers) if entry else {},
         auth_header=entry.auth_header if entry else None,
+        model_id=model.id,
+        env=env or {},
     )
-    models = [*known_models(config, model.provider), model]
-    match api:
-        case "bedrock-converse-stream":
-            from homarus.providers import bedrock
-
-            return bedrock.create(settings, models=models, env=env)
-        case "google-vertex":
-            from homarus.providers import vertex
-
-            return vertex.create(settings, model.id, models=models, env=env)
-        case "anthropic-messages":
-            from homarus.providers import anthropic
-
-            return anthropic.create(settings, models=models)
-        case "google-generative-ai":
-            from homarus.providers import google
-
-            return google.create(settings, models=models)
-        case "openai-responses":
-            from homarus.providers import responses
-
-            return responses.create(settings, models=models)
-        case _:
-            from homarus.providers import openai
-
-            return openai.create(settings, models=models)
+    return adapter.create(settings, models=[*known_models(config, model.provider), model])
 
 
 def open_local(model: Model, paths: Paths) -> Provider:

@@ -17,7 +17,7 @@ from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
-from homarus.providers.chat_request import encode
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.google_reply import Reply
 from homarus.providers.google_request import API, Turns, tool_list, wire_name
@@ -26,6 +26,7 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Google", "Settings", "create"]
 
+APIS = ("google-generative-ai",)
 KEY_HEADER = "x-goog-api-key"
 HOST = "generativelanguage.googleapis.com"
 VERSION = "v1beta"
@@ -156,7 +157,7 @@ class _Wire:
     def body(self, request: Request) -> bytes:
         """The request as JSON; what was rendered for an earlier turn is used again."""
         fields = self._fields(request)
-        pieces = [encode(fields)[:-1], b"," if fields else b"", b'"contents":[']
+        pieces = [encode_json(fields)[:-1], b"," if fields else b"", b'"contents":[']
         pieces += [b",".join(self._turns.render(request.messages)), b"]"]
         if request.tools and self._model.calls_tools and "tools" not in request.params:
             pieces += [b',"tools":', self._tool_list(request.tools)]

@@ -9,29 +9,34 @@ and kept while it lives.
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import field
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping
 
-from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
 from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import (
+from homarus.providers.conversation import (
+    GO_ON,
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
     PICTURES,
+    SHOWN,
     UNSEEN,
-    encode,
+    Author,
+    Block,
+    CallBlock,
+    CallIds,
+    Conversation,
+    ConversationTurn,
+    MessageBlocks,
+    alternate,
+    encode_json,
 )
 from homarus.providers.google_reply import MADE_ID
 from homarus.providers.google_schema import parameters
-from homarus.providers.rendered import Rendered
 
 API = "google-generative-ai"
 BEGAN = "(The beginning of this conversation is not shown.)"
-GO_ON = "Go on."
-SHOWN = "[A picture was shown here.]"
 PICTURES_BELOW = "(See the picture below.)"
 LEFT_OUT = "[An attachment was left out: this model cannot read it.]"
 # Google's own word for a part whose signature is not at hand.
@@ -48,56 +53,15 @@ _MIMES = frozenset(
 _SAME_MIME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "text/md": "text/markdown"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-_NEVER_REPLAYED = frozenset({"error", "aborted"})
-
-_Role: TypeAlias = Literal["user", "model"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call of a model's turn, as far as its result must repeat it."""
-
-    name: str
-    id: str = ""  # only an id that Google gave
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """One message: what it adds to a turn, the calls it makes, the call it is the result of."""
+    """One message as parts; of a result, its pictures and the response that its call gets."""
 
     parts: tuple[bytes, ...] = ()
-    calls: dict[str, _Call] = field(default_factory=dict)
-    answers: str = ""
+    calls: tuple[bytes, ...] = ()  # what the result of each call repeats of it
     result: bytes = b""
-
-
-@dataclass(slots=True)
-class _Results:
-    """The place behind a turn with calls, where their results go in the order of the calls."""
-
-    calls: dict[str, _Call]
-    found: dict[str, _Made] = field(default_factory=dict)
-
-    def parts(self) -> list[bytes]:
-        results: list[bytes] = []
-        pictures: list[bytes] = []
-        for key, call in self.calls.items():
-            made = self.found.get(key)
-            results.append(_result(call, made.result if made else _NO_RESULT))
-            pictures += made.parts if made else ()
-        return [*results, encode({"text": PICTURES}), *pictures] if pictures else results
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    role: _Role
-    parts: list[bytes | _Results]
-
-    def json(self) -> bytes:
-        parts: list[bytes] = []
-        for part in self.parts:
-            parts += [part] if isinstance(part, bytes) else part.parts()
-        return b'{"role":"%b","parts":[%b]}' % (self.role.encode(), b",".join(parts))
 
 
 class Turns:
@@ -106,50 +70,33 @@ class Turns:
     def __init__(
         self, *, provider: str, model: str, sees_images: bool, draws: bool, signs: bool
     ) -> None:
-        self._provider, self._model = provider, model
         self._sees_images, self._draws, self._signs = sees_images, draws, signs
-        self._rendered: Rendered[_Made] = Rendered(self._make)
+        author = Author(provider, model)
+        self._conversation = Conversation(self._make, author=author, ids=CallIds())
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
-        """The contents to send, each as JSON."""
-        turns: list[_Turn] = []
-        waiting: dict[str, _Results] = {}
-        for message in messages:
-            made = self._rendered[message]
-            if message.role == "tool":
-                results = waiting.pop(made.answers, None) if made.result else None
-                if results is not None:
-                    results.found[made.answers] = made
-                continue
-            _add(turns, "user" if message.role == "user" else "model", *made.parts)
-            if made.calls:
-                results = _Results(made.calls)
-                _add(turns, "user", results)
-                waiting.update(dict.fromkeys(made.calls, results))
-        if turns and turns[0].role == "model":
-            turns.insert(0, _Turn("user", [encode({"text": BEGAN})]))
-        if not turns or turns[-1].role == "model":
-            turns.append(_Turn("user", [encode({"text": GO_ON if turns else NO_TEXT})]))
-        return [turn.json() for turn in turns]
+        """Return the contents to send, each as JSON."""
+        entries, _ = self._conversation.place(messages)
+        entries = [entry for entry in entries if entry.encoded.parts]
+        turns = alternate(entries, opening=_OPENING, closing=_CLOSING, empty=_EMPTY)
+        return [_turn_json(turn) for turn in turns]
 
-    def _make(self, message: Message) -> _Made:
-        match message.role:
-            case "user":
-                return _Made(self._shown(message.parts) or (encode({"text": NO_TEXT}),))
-            case "assistant":
-                return self._answered(message)
-            case "tool":
-                return self._returned(message)
+    def _make(self, message: MessageBlocks) -> _Made:
+        if message.result is not None:
+            return self._returned(message.result)
+        if message.role == "assistant":
+            return self._answered(message)
+        return _Made(self._shown(message.blocks) or _EMPTY.parts)
 
-    def _shown(self, parts: Iterable[Part]) -> tuple[bytes, ...]:
-        """What a person or a tool showed."""
+    def _shown(self, parts: Iterable[Block]) -> tuple[bytes, ...]:
+        """Return the texts and pictures of a user."""
         shown: list[Json] = []
         for part in parts:
             if isinstance(part, Text) and part.text:
                 shown.append({"text": part.text})
             elif isinstance(part, Image):
                 shown.append(self._inline(part))
-        return tuple(encode(part) for part in shown)
+        return tuple(encode_json(part) for part in shown)
 
     def _inline(self, image: Image) -> dict[str, Json]:
         if not self._sees_images:
@@ -161,12 +108,11 @@ class Turns:
             return {"text": LEFT_OUT}
         return {"inlineData": {"mimeType": mime, "data": data}}
 
-    def _answered(self, message: Message) -> _Made:
-        own = self._wrote(message)
-        from_google = message.origin is not None and message.origin.api == API
+    def _answered(self, message: MessageBlocks) -> _Made:
+        own = message.is_own
         parts: list[Json] = []
-        calls: dict[str, _Call] = {}
-        for part in message.parts:
+        calls: list[bytes] = []
+        for part in message.blocks:
             match part:
                 case Text(text, signature):
                     parts += _said({"text": text}, signature if own else "")
@@ -174,23 +120,26 @@ class Turns:
                     parts += _thought(text, signature)
                 case Image():
                     parts.append(self._drawn(part))
-                case ToolCall() if part.id not in calls:
-                    given = from_google and not part.id.startswith(MADE_ID)
-                    call = _Call(wire_name(part.name), part.id if given else "")
-                    parts.append(self._called(part, call, own=own, first=not calls))
-                    calls[part.id] = call
+                case CallBlock(call_id, call):
+                    # Only ids that Google gave go back.
+                    given = call_id and message.api == API and not call_id.startswith(MADE_ID)
+                    named = {"name": wire_name(call.name), **({"id": call_id} if given else {})}
+                    parts.append(self._called(call, named, own=own, first=not calls))
+                    calls.append(encode_json(named)[:-1])
                 case _:
                     pass
         if not any(_says_something(part) for part in parts):
             return _Made()
-        return _Made(tuple(encode(part) for part in parts), calls)
+        return _Made(tuple(encode_json(part) for part in parts), tuple(calls))
 
-    def _called(self, part: ToolCall, call: _Call, *, own: bool, first: bool) -> dict[str, Json]:
-        function: dict[str, Json] = {"name": call.name, "args": dict(part.args)}
-        if call.id:
-            function["id"] = call.id
-        signature = part.signature if own and is_base64(part.signature) else ""
-        # Of several calls made together, the first alone is signed.
+    def _called(
+        self, call: ToolCall, named: Mapping[str, str], *, own: bool, first: bool
+    ) -> dict[str, Json]:
+        function: dict[str, Json] = {"name": named["name"], "args": dict(call.args)}
+        if "id" in named:
+            function["id"] = named["id"]
+        signature = call.signature if own and is_base64(call.signature) else ""
+        # Of several calls made together, only the first needs a signature.
         signature = signature or (UNSIGNED if self._signs and first else "")
         signed = {"thoughtSignature": signature} if signature else {}
         return {"functionCall": function, **signed}
@@ -202,32 +151,25 @@ class Turns:
             return {"text": SHOWN}
         return {**inline, "thoughtSignature": UNSIGNED} if self._signs else inline
 
-    def _returned(self, message: Message) -> _Made:
-        result = next((part for part in message.parts if isinstance(part, ToolReturn)), None)
-        if result is None:
-            return _Made()
+    def _returned(self, result: ToolReturn) -> _Made:
         images = [self._inline(part) for part in result.content if isinstance(part, Image)]
         pictures = [image for image in images if "inlineData" in image]
         notes = [image["text"] for image in images if "text" in image]
         text = "\n".join(filter(None, (result.text, *notes)))
-        said = text or (PICTURES_BELOW if pictures else NO_OUTPUT)
+        output = text or (PICTURES_BELOW if pictures else NO_OUTPUT)
         return _Made(
-            tuple(encode(picture) for picture in pictures),
-            answers=result.call_id,
-            result=encode({"error" if result.is_error else "output": said}),
-        )
-
-    def _wrote(self, message: Message) -> bool:
-        """Did this very model write it? A signature means nothing to another."""
-        origin = message.origin
-        return (
-            origin is not None
-            and origin.stop not in _NEVER_REPLAYED
-            and (origin.provider, origin.model) == (self._provider, self._model)
+            tuple(encode_json(picture) for picture in pictures),
+            result=encode_json({"error" if result.is_error else "output": output}),
         )
 
 
-_NO_RESULT = encode({"error": INTERRUPTED})
+def _text(text: str) -> _Made:
+    return _Made((encode_json({"text": text}),))
+
+
+_OPENING, _CLOSING, _EMPTY = _text(BEGAN), _text(GO_ON), _text(NO_TEXT)
+_PICTURES_NOTE = encode_json({"text": PICTURES})
+_NO_RESULT = encode_json({"error": INTERRUPTED})
 
 
 def tool_list(tools: Iterable[ToolSpec]) -> bytes:
@@ -241,7 +183,7 @@ def tool_list(tools: Iterable[ToolSpec]) -> bytes:
         taken = parameters(spec.parameters)
         if taken is not None:
             declared[name]["parameters"] = taken
-    return encode([{"functionDeclarations": list(declared.values())}])
+    return encode_json([{"functionDeclarations": list(declared.values())}])
 
 
 def wire_name(name: str) -> str:
@@ -260,14 +202,20 @@ def is_base64(text: str) -> bool:
         return False
 
 
-def _add(turns: list[_Turn], role: _Role, *parts: bytes | _Results) -> None:
-    """To the turn that is open, if it is this role's."""
-    if not parts:
-        return
-    if turns and turns[-1].role == role:
-        turns[-1].parts.extend(parts)
-    else:
-        turns.append(_Turn(role, list(parts)))
+def _turn_json(turn: ConversationTurn[_Made]) -> bytes:
+    parts: list[bytes] = []
+    if turn.answers is not None:
+        pictures: list[bytes] = []
+        for head, call in zip(turn.answers.encoded.calls, turn.answers.calls, strict=True):
+            result = call.result.result if call.result else _NO_RESULT
+            parts.append(b'{"functionResponse":%b,"response":%b}}' % (head, result))
+            pictures += call.result.parts if call.result else ()
+        if pictures:
+            parts += [_PICTURES_NOTE, *pictures]
+    for entry in turn.entries:
+        parts += entry.encoded.parts
+    role = b"user" if turn.role == "user" else b"model"
+    return b'{"role":"%b","parts":[%b]}' % (role, b",".join(parts))
 
 
 def _said(part: dict[str, Json], signature: str) -> list[Json]:
@@ -283,8 +231,3 @@ def _thought(text: str, signature: str) -> list[Json]:
 
 def _says_something(part: dict[str, Json]) -> bool:
     return "text" not in part or bool(part["text"] and not part.get("thought"))
-
-
-def _result(call: _Call, result: bytes) -> bytes:
-    named = encode({"name": call.name, **({"id": call.id} if call.id else {})})
-    return b'{"functionResponse":%b,"response":%b}}' % (named[:-1], result)

@@ -39,7 +39,8 @@ class Settings:
     `base_url` is the address up to, not including, the method's own path. `auth_header` says
     whether the key goes as `Authorization: Bearer`: True yes, False not at all, None as the wire
     does it. `compat` is the configuration's map of quirks. `idle_s` is the longest silence between
-    two bytes; how long the whole may take is the caller's to say.
+    two bytes; the caller limits the total time. `model_id` is the model the provider is made for,
+    and `env` the environment in which a cloud's account is looked up first.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Settings:
     compat: Mapping[str, Json] = field(default_factory=dict)
     connect_s: float = 10.0
     idle_s: float = 120.0
+    model_id: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Endpoint:

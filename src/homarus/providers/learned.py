@@ -7,9 +7,9 @@ loses nothing.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from homarus.core.errors import HomarusError, StoreError, Unreachable, UserError
 from homarus.core.message import Json
@@ -43,6 +43,21 @@ class Told:
     reasoning: bool | None = None
 
 
+# Keys of the stored list by attribute; renaming an attribute must not change them.
+_KEYS: Final = {
+    "id": "id",
+    "name": "name",
+    "window": "window",
+    "max_tokens": "max_tokens",
+    "input": "input",
+    "output": "output",
+    "cache_read": "cache_read",
+    "sees_images": "sees_images",
+    "reasoning": "reasoning",
+}
+_NAMES: Final = {key: name for name, key in _KEYS.items()}
+
+
 class Learned:
     """The kept lists, by provider; read when first asked."""
 
@@ -66,7 +81,7 @@ class Learned:
     def keep(self, provider: str, told: list[Told]) -> None:
         """Replace what was known of a service."""
         file = self._file(provider)
-        rows = [{k: v for k, v in asdict(each).items() if v not in ("", 0, None)} for each in told]
+        rows = [_row(each) for each in told]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             new = file.with_suffix(".tmp")
@@ -198,11 +213,16 @@ def _address(config: "Config", provider: str, key: str) -> tuple[str, dict[str, 
             }
 
 
+def _row(told: Told) -> dict[str, Any]:
+    pairs = ((key, getattr(told, name)) for name, key in _KEYS.items())
+    return {key: value for key, value in pairs if value not in ("", 0, None)}
+
+
 def _read(file: Path) -> Iterator[tuple[str, Told]]:
     try:
         rows: Any = json.loads(file.read_bytes()[:MAX_BYTES])["models"]
         for row in rows:
-            told = Told(**row)
+            told = Told(**{_NAMES[key]: value for key, value in row.items()})
             yield str(told.id), told
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return  # a list that cannot be read is asked for again by the next refresh

@@ -14,14 +14,16 @@ from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed, Reply, object_of
-from homarus.providers.chat_request import Turns, encode, tool_list
+from homarus.providers.chat_request import Turns, tool_list
 from homarus.providers.compat import Compat, compat_of
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "OpenAI", "Settings", "create"]
 
 API = "openai-completions"
+APIS = ("openai-completions", "ollama")
 DONE = "[DONE]"
 # How an answer ends when it was not the model that ended it.
 _BAD_ENDS = {
@@ -111,9 +113,9 @@ class _Wire:
         turns = self._turns.render(request.messages)
         if request.system:
             role = "developer" if self._thinks and self._compat.developer_role else "system"
-            turns.insert(0, encode({"role": role, "content": request.system}))
+            turns.insert(0, encode_json({"role": role, "content": request.system}))
         fields = self._fields(request)
-        pieces = [encode(fields)[:-1], b',"messages":[', b",".join(turns), b"]"]
+        pieces = [encode_json(fields)[:-1], b',"messages":[', b",".join(turns), b"]"]
         if request.tools and self._model.calls_tools and "tools" not in fields:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))

@@ -15,8 +15,8 @@ from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed, object_of
-from homarus.providers.chat_request import encode
 from homarus.providers.compat import Compat, compat_of
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.http import Endpoint, Settings
 from homarus.providers.responses_reply import Reply
@@ -25,6 +25,7 @@ from homarus.providers.responses_request import Items, tool_list
 __all__ = ["API", "Responses", "Settings", "create"]
 
 API = "openai-responses"
+APIS = ("openai-responses",)
 DONE = "[DONE]"  # not of this wire, but many a proxy adds it
 MIN_OUTPUT_TOKENS = 16  # less is refused
 
@@ -118,7 +119,7 @@ class _Wire:
         """The request as JSON; what was rendered for an earlier turn is used again."""
         fields = self._fields(request)
         items = b",".join(self._items.render(request.messages))
-        pieces = [encode(fields)[:-1], b',"input":[', items, b"]"]
+        pieces = [encode_json(fields)[:-1], b',"input":[', items, b"]"]
         if request.tools and self._model.calls_tools and "tools" not in fields:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))

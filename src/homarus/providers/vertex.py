@@ -28,6 +28,8 @@ from homarus.providers.http import Settings
 __all__ = ["API", "Account", "Claude", "Gemini", "Settings", "create"]
 
 API = "google-vertex"
+APIS = ("google-vertex",)
+NEEDS_ADDRESS = False  # the location gives it
 VERSION = "v1"
 CLAUDE_VERSION = "vertex-2023-10-16"  # of the messages API, as it stands in the body there
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -42,17 +44,15 @@ _SIGN_IN = (
 
 def create(
     settings: Settings,
-    model_id: str,
     *,
     models: Iterable[Model] = (),
     clock: Clock | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> Provider:
     """A provider for models of this one's maker; nothing is loaded before its first request."""
-    account = Account(settings.base_url, env or {})
+    account = Account(settings.base_url, settings.env)
     settings = replace(settings, base_url=account.base_url)
     known = {model.id: model for model in models}
-    if "claude" in model_id.lower():
+    if "claude" in settings.model_id.lower():
         check_installed()
         return Claude(replace(settings, api_key=""), known, clock or SystemClock(), account)
     if not settings.api_key.strip():

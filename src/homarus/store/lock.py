@@ -1,4 +1,4 @@
-"""One process per state directory: a lock the kernel releases when its holder dies."""
+"""Lock a state directory for one process; the kernel releases the lock when its holder dies."""
 
 import errno
 import fcntl
@@ -10,7 +10,7 @@ from homarus.store.place import LOCK, make_folder
 
 
 class StateLock:
-    """Held from the moment it is made until `release`."""
+    """A lock that is held from construction until `release`."""
 
     def __init__(self, state: Path) -> None:
         path = state / LOCK
@@ -44,7 +44,7 @@ class StateLock:
 
 
 def holder(state: Path) -> int:
-    """The process that holds the lock; 0 when nobody does."""
+    """Return the id of the process that holds the lock; 0 when there is none."""
     try:
         fd = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.agent.agent import Agent
+from homarus.agent.remembering import Remembering
 from homarus.agent.run import Outcome
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths
@@ -23,7 +24,6 @@ from homarus.gateway.identity import Identity
 from homarus.gateway.link import Guest, Secret
 from homarus.gateway.method import Call, Method, NoParams, Params, find_methods, method
 from homarus.gateway.server import Gateway
-from homarus.memory.keeper import Memories
 from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models
 from homarus.sessions.notices import Notices
@@ -63,7 +63,13 @@ class FakeHost:
         self.runs: dict[str, str] = {}  # run id → session key
         self.aborted: list[str] = []
         self.restart: Callable[[], None] | None = None
-        self.memories = Memories(lambda: self.loaded.config, self.paths, lambda: self.loaded.env)
+        self.memories = Remembering(
+            lambda: self.loaded.config,
+            self.paths,
+            lambda: self.loaded.env,
+            store=self.store,
+            clock=clock,
+        )
 
     def agent(self, agent_id: str) -> Agent:
         return Agent(agent_id, agent_id, self.paths.state / "workspace")

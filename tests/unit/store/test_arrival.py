@@ -91,6 +91,68 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
     return st.builds(Inbound, **made)
 
 
+# Every field set, written once as it is stored. This text never changes: it is on users' disks.
+FULL_MEDIA = Media("voice", "audio/ogg", "note.ogg", 7, "file-9", "/media/note.ogg", "too large")
+FULL_MEDIA_JSON = (
+    '{"kind":"voice","mime":"audio/ogg","name":"note.ogg","size":7,"ref":"file-9",'
+    '"path":"/media/note.ogg","problem":"too large"}'
+)
+FULL_INBOUND = Inbound(
+    "m1",
+    Address("telegram", "42", "work", "7"),
+    "ann",
+    "hello",
+    (Image("AAAA", "image/png"),),
+    1_000,
+    Wishes("openai/gpt-5", "high", 2.5, "on", "off"),
+    "run-1",
+    "owner",
+    Occasion(
+        *("group", "Team", "Ann", "@ann", True, True, True, True, False, "m0", True),
+        *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
+    ),
+    (FULL_MEDIA,),
+    "earlier words",
+    "main",
+)
+FULL_INBOUND_JSON = (
+    '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
+    '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
+    '"wishes":{"model":"openai/gpt-5","thinking":"high","timeout":2.5,"verbose":"on",'
+    '"reasoning":"off"},"run":"run-1","authority":"owner",'
+    '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
+    '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
+    '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
+    '"guild":"guild-1","team":"team-1","roles":["admin","dev"]},'
+    f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
+)
+FULL_INBOUND_DIGEST = "42fbf4fa0ef84095649ab3543af958f5f860df6dc0e18ff0c13e1cf8472f5f21"
+FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True)
+FULL_EXTRAS_JSON = (
+    f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
+    '"buttons":[[["Yes","y"]]],"silent":true}'
+)
+
+
+def test_codec_full_inbound_matches_stored_json() -> None:
+    assert dump(inbound_json(FULL_INBOUND)) == FULL_INBOUND_JSON
+    assert read_inbound(load(FULL_INBOUND_JSON)) == FULL_INBOUND
+    assert digest_of("agent:main:main", FULL_INBOUND) == FULL_INBOUND_DIGEST
+
+
+def test_codec_full_extras_matches_stored_json() -> None:
+    assert extras_text(FULL_EXTRAS) == FULL_EXTRAS_JSON
+    assert read_extras(FULL_EXTRAS_JSON) == FULL_EXTRAS
+
+
+def test_codec_golden_values_set_every_field() -> None:
+    for value in (FULL_INBOUND, FULL_INBOUND.occasion, FULL_INBOUND.wishes, FULL_MEDIA):
+        unset = [
+            field.name for field in fields(value) if getattr(value, field.name) == field.default
+        ]
+        assert unset == []
+
+
 HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
 
 

@@ -31,6 +31,8 @@ from homarus.testing.model_server import (
     Tokens,
     Trouble,
 )
+from homarus.testing.model_server.dialect import Ask, Said
+from homarus.testing.model_server.markers import Markers
 from homarus.testing.model_server.openai import embedding
 
 
@@ -418,3 +420,11 @@ def test_it_runs_as_a_process_of_its_own_and_tells_statistics() -> None:
                 assert json.load(answer) == []
         finally:
             process.terminate()
+
+
+def test_markers_delay_with_times_delays_only_first_requests() -> None:
+    markers = Markers()
+    ask = Ask("m", True, [Said("user", "MOCK:delay:5000:1 MOCK:short")], 0, 1, {})
+    first, second = markers.steps(ask), markers.steps(ask)
+    assert [type(step) for step in first] == [Delay, Say]
+    assert [type(step) for step in second] == [Say]

@@ -132,12 +132,12 @@ async def apply(call: Call, params: ChangeParams) -> Json:
 async def schema(_call: Call, _params: NoParams) -> Json:
     """The JSON Schema of the settings that have an effect, and which of them are secret."""
     from homarus.config.check import built_keys
-    from homarus.config.schema import Config
+    from homarus.config.json_schema import config_json_schema
     from homarus.config.secrets import is_secret
 
     secret = [key for key in built_keys() if is_secret(tuple(key.split(".")), "x")]
     return {
-        "schema": Config.model_json_schema(by_alias=True),
+        "schema": config_json_schema(),
         "uiHints": {key.replace("<key>", "*"): {"sensitive": True} for key in secret},
         "version": __version__,
         "generatedAt": datetime.now(UTC).isoformat(timespec="milliseconds"),

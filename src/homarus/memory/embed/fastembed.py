@@ -13,13 +13,28 @@ from typing import Any, Final
 
 from homarus.core.errors import MissingExtra, StoreError, UnknownName, Unreachable
 from homarus.core.text import nearest, one_line
+from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.base import Model, readable
+from homarus.memory.embed.local import weights_cache
 from homarus.memory.embed.onnx import Reading, give_back
 
 DEFAULT: Final = "BAAI/bge-small-en-v1.5"
 _BATCH = 16
 # Known without loading the package.
 _DIMS: dict[str, int] = {DEFAULT: 384, "sentence-transformers/all-MiniLM-L6-v2": 384}
+
+
+AUTO: Final = None  # only if the config names it
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder of `memorySearch.model`. Raises MissingExtraError."""
+    place, search = request.place, request.place.search
+    path = search.local.model_path if request.own else None
+    name = (search.model if request.own else None) or DEFAULT
+    folder = place.file(path) if path else None
+    cache_dir = weights_cache(place) / "fastembed"
+    return AvailableEmbedder(FastEmbed(name, cache_dir, folder), f"{name} runs on this machine")
 
 
 class FastEmbed:

@@ -5,7 +5,7 @@ passed over: what chat may do with it, embedding may not.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
     from homarus.providers.credentials import Candidate, Credentials
 
-# What chat calls those whom `memorySearch.provider` names otherwise.
-CHAT_NAMES: Final[Mapping[str, str]] = {"gemini": "google"}
 _LOGIN = "oauth"
 
 
@@ -27,10 +25,9 @@ def read_accesses(config: "Config", paths: Paths, env: Mapping[str, str], agent:
         from homarus.providers.catalog import entry_of
         from homarus.providers.credentials import open_credentials
 
-        name = CHAT_NAMES.get(provider, provider)
-        entry = entry_of(config, name)
+        entry = entry_of(config, provider)
         credentials = open_credentials(config, env, paths, agent, SystemClock())
-        usable = (one for one in credentials.candidates(name) if one.kind != _LOGIN)
+        usable = (one for one in credentials.candidates(provider) if one.kind != _LOGIN)
         found = next(usable, None)
         return Access(
             base_url=(entry and entry.base_url) or "",

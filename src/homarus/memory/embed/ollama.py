@@ -6,8 +6,10 @@ from typing import Final
 
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
 # Numbers of a vector; nothing is paid. Of another model, the first answer tells.
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
@@ -65,7 +67,7 @@ def root_of(base_url: str) -> str:
     return base_url.rstrip("/").removesuffix("/v1").removesuffix("/api")
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "Ollama",
     "http://127.0.0.1:11434",
     "nomic-embed-text",
@@ -74,3 +76,9 @@ VENDOR: Final = Vendor(
     lambda model, _own: OllamaWire(model),
     root=root_of,
 )
+AUTO: Final = None  # only if the config names it
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

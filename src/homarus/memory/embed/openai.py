@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
 from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
 # Numbers of a vector, and USD per million tokens.
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
@@ -82,7 +84,7 @@ class OpenAIWire:
         return {"model": self.model, "input": list(texts), "encoding_format": "float"}
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "OpenAI",
     "https://api.openai.com/v1",
     "text-embedding-3-small",
@@ -90,4 +92,12 @@ VENDOR: Final = Vendor(
     _LIMITS,
     OpenAIWire,
     key_name="OPENAI_API_KEY",
+    has_compatible_servers=True,
 )
+# An address without a provider is that of a server which answers as OpenAI does.
+AUTO: Final = AutoSelection(order=20, takes_settings=True)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

@@ -7,7 +7,7 @@ paid is told. It keeps a small event loop of its own, as memory's thread has non
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -82,29 +82,6 @@ class Wire(Protocol):
     def read(self, data: bytes) -> Read:
         """The vectors of an answer; ValueError when it is none."""
         ...
-
-
-def _as_written(url: str) -> str:
-    return url
-
-
-@dataclass(frozen=True, slots=True)
-class Vendor:
-    """A service: a module of this package has one as `VENDOR`, and is named as the config names it.
-
-    `models` are by name the numbers of a vector, and USD per million tokens. `wire` is given a
-    model, and whether it is the vendor's own service that is asked. `root` is an address as its
-    `wire` wants it.
-    """
-
-    name: str
-    base_url: str
-    default: str
-    models: Mapping[str, tuple[int, float]]
-    limits: Limits
-    wire: Callable[[str, bool], Wire]
-    key_name: str = ""  # without one, no key is needed
-    root: Callable[[str], str] = _as_written
 
 
 class Remote:

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from homarus.core.value import dataclass
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
 from homarus.memory.embed.jobs import Jobs, Read
 from homarus.memory.embed.openai import read_list
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
 # Numbers of a vector, and USD per million tokens (its first 200 million of an account are free).
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
@@ -61,7 +63,7 @@ class VoyageWire:
         )
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "Voyage",
     "https://api.voyageai.com/v1",
     "voyage-3.5",
@@ -70,3 +72,9 @@ VENDOR: Final = Vendor(
     lambda model, _own: VoyageWire(model),
     key_name="VOYAGE_API_KEY",
 )
+AUTO: Final = AutoSelection(order=40)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

@@ -11,15 +11,24 @@ import struct
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from homarus.core.errors import MissingExtra, StoreError
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.base import Model, readable
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _TYPES = {"F16": "<f2", "F32": "<f4"}
 _MOST_HEADER_BYTES = 1 << 20
+
+
+AUTO: Final = AutoSelection(order=50)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder. Raises MissingExtraError."""
+    return AvailableEmbedder(WordLlama(), "static word vectors are on this machine")
 
 
 class WordLlama:

@@ -23,6 +23,7 @@ from homarus.core.text import one_line
 from homarus.core.units import parse_duration_ms
 from homarus.core.value import dataclass
 from homarus.memory.base import Answer, Ask, Progress, Status, unseen
+from homarus.memory.embed.base import Paying
 from homarus.memory.export import export_sessions, exports_folder
 from homarus.memory.index import Report
 from homarus.memory.place import Place
@@ -66,6 +67,16 @@ class _Asked:
     def within(self) -> tuple[str, ...]:
         named = (word for one in self.collections for word in ("-c", one))
         return ("--json", "-n", str(self.count), *named)
+
+
+def create(place: Place, spent: Paying) -> "Qmd":
+    """Open the backend; qmd embeds locally, so nothing is ever `spent`."""
+    return Qmd(place)
+
+
+def sync_interval_s(place: Place) -> float:
+    """Return `memory.qmd.update.interval` in seconds."""
+    return parse_duration_ms(place.settings.qmd.update.interval, "m") / 1000
 
 
 class Qmd:

@@ -1,16 +1,16 @@
-"""A chat service that keeps the books: what it handed out, what it was sent, and who is at fault.
+"""A chat service that keeps the records: what it handed out, what it was sent, and who is at fault.
 
 It plays a service with a long poll, as Telegram is one, and it is a process of its own: it lives
 on when the gateway is killed, and it alone judges what was lost and what was doubled.
 
-    python -m homarus.testing.ledger [--flavour plain|idempotent|lookup] [--text-limit N] [--port P]
+    python -m tests.crash.ledger [--flavour plain|idempotent|lookup] [--text-limit N] [--port P]
 
 prints its URL and serves until it is stopped. In a test, in the same process:
 
-    async with Ledger("lookup") as ledger:
+    async with LedgerServer("lookup") as ledger:
         message = ledger.offer(Offer(text="MOCK:echo {nonce}"))
         ... a channel at ledger.url ...
-        assert ledger.books.verdict()["answered"] == [message.id]
+        assert ledger.records.verdict()["answered"] == [message.id]
 
 The channel's side (scripted_channel.py speaks it), JSON both ways:
 
@@ -73,7 +73,7 @@ from homarus.testing.stream_server import StreamServer, serve
 
 Flavour: TypeAlias = Literal["plain", "idempotent", "lookup"]
 FLAVOURS: tuple[Flavour, ...] = ("plain", "idempotent", "lookup")
-Answer: TypeAlias = tuple[int, Json]
+HttpAnswer: TypeAlias = tuple[int, Json]
 
 _BATCH = 100
 _MAX_WAIT_S = 60.0
@@ -97,7 +97,7 @@ class Offer(_Body):
     copies: int = Field(default=1, ge=1)
 
 
-class Trouble(_Body):
+class SendFault(_Body):
     """What befalls a send; see the module."""
 
     taken: bool = True
@@ -107,11 +107,11 @@ class Trouble(_Body):
     times: int = Field(default=1, ge=1)
 
 
-class _Troubles(_Body):
-    sends: tuple[Trouble, ...]
+class _SendFaults(_Body):
+    sends: tuple[SendFault, ...]
 
 
-class _Sent(_Body):
+class _SendBody(_Body):
     key: str
     chat: str
     text: str
@@ -154,7 +154,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Update:
+class _PolledUpdate:
     id: int
     message: Offered
     sender: str
@@ -171,16 +171,16 @@ class _Update:
 
 
 @dataclass(slots=True)
-class Books:
+class LedgerRecords:
     """Everything that was offered and sent, and the judgement of it. It knows no wire."""
 
     flavour: Flavour = "plain"
     messages: dict[str, Offered] = field(default_factory=dict)
     sends: list[Send] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    troubles: deque[Trouble] = field(default_factory=deque)
+    faults: deque[SendFault] = field(default_factory=deque)
     _by_key: dict[str, Send] = field(default_factory=dict)
-    _updates: deque[_Update] = field(default_factory=deque)
+    _updates: deque[_PolledUpdate] = field(default_factory=deque)
     _next_update: int = 1
 
     def offer(self, offer: Offer) -> Offered:
@@ -195,7 +195,7 @@ class Books:
             self.messages[message_id] = message
         for _ in range(offer.copies):
             sender = offer.sender or message.chat
-            self._updates.append(_Update(self._next_update, message, sender, text))
+            self._updates.append(_PolledUpdate(self._next_update, message, sender, text))
             self._next_update += 1
         return message
 
@@ -209,7 +209,7 @@ class Books:
             update.message.handed += 1
         return [update.json() for update in found]
 
-    def take(self, key: str, chat: str, text: str) -> str:
+    def record_send(self, key: str, chat: str, text: str) -> str:
         """A send arrives; the service's id for it."""
         if self.flavour == "idempotent" and (known := self._by_key.get(key)):
             known.repeats += 1
@@ -219,24 +219,24 @@ class Books:
         self._by_key.setdefault(key, send)
         return send.message_id
 
-    def look(self, key: str) -> str:
+    def lookup(self, key: str) -> str:
         """The service's id for what came under a key, "" when nothing did."""
         return self._by_key[key].message_id if key in self._by_key else ""
 
-    def next_trouble(self) -> Trouble:
-        if not self.troubles:
-            return Trouble()
-        trouble = self.troubles.popleft()
-        if trouble.times > 1:
-            self.troubles.appendleft(trouble.model_copy(update={"times": trouble.times - 1}))
-        return trouble
+    def next_fault(self) -> SendFault:
+        if not self.faults:
+            return SendFault()
+        fault = self.faults.popleft()
+        if fault.times > 1:
+            self.faults.appendleft(fault.model_copy(update={"times": fault.times - 1}))
+        return fault
 
     def verdict(self, within_s: float = 0.0) -> dict[str, Json]:
         """See the module."""
         found: dict[str, list[str]] = {
             name: [] for name in ("answered", "reported", "waiting", "lost", "doubled")
         }
-        chats: defaultdict[str, _Chat] = defaultdict(_Chat)
+        chats: defaultdict[str, _ChatLog] = defaultdict(_ChatLog)
         for message in self.messages.values():
             chats[message.chat].marks.update(message.marks)
         for send in self.sends:
@@ -251,7 +251,7 @@ class Books:
 
 
 @dataclass(slots=True)
-class _Chat:
+class _ChatLog:
     """What one chat holds."""
 
     marks: set[str] = field(default_factory=set)
@@ -280,8 +280,8 @@ class _Chat:
         )
 
 
-class Ledger(StreamServer):
-    """`async with Ledger() as ledger`: the service, answering at `ledger.url`."""
+class LedgerServer(StreamServer):
+    """`async with LedgerServer() as ledger`: the service, answering at `ledger.url`."""
 
     def __init__(
         self,
@@ -292,13 +292,13 @@ class Ledger(StreamServer):
         port: int = 0,
     ) -> None:
         super().__init__(self._talk, host, port)
-        self.books = Books(flavour)
+        self.records = LedgerRecords(flavour)
         self._text_limit = text_limit
         self._news = asyncio.Event()
 
     def offer(self, offer: Offer) -> Offered:
         """A person writes; whoever waits for news gets it."""
-        message = self.books.offer(offer)
+        message = self.records.offer(offer)
         self._news.set()
         return message
 
@@ -313,7 +313,7 @@ class Ledger(StreamServer):
             writer.close()
             await writer.wait_closed()
 
-    async def _answer(self, method: str, target: str, body: bytes) -> Answer:
+    async def _answer(self, method: str, target: str, body: bytes) -> HttpAnswer:
         parts = urlsplit(target)
         asked = dict(parse_qsl(parts.query))
         try:
@@ -321,36 +321,36 @@ class Ledger(StreamServer):
                 case "GET", "/updates":
                     return 200, {"updates": await self._updates(asked)}
                 case "POST", "/send":
-                    return await self._send(_Sent.model_validate_json(body))
+                    return await self._send(_SendBody.model_validate_json(body))
                 case "POST", "/trouble":
-                    troubles = _Troubles.model_validate_json(body)
-                    self.books.troubles.extend(troubles.sends)
+                    faults = _SendFaults.model_validate_json(body)
+                    self.records.faults.extend(faults.sends)
                     return 200, {}
                 case "POST", "/offer":
                     message = self.offer(Offer.model_validate_json(body))
                     told = {"id": message.id, "nonce": message.nonce, "marks": message.marks}
                     return 200, told
                 case "GET", path:
-                    return self._look(path, asked)
+                    return self._get(path, asked)
         except (ValidationError, ValueError) as exc:
             return 400, {"error": str(exc)}
         return 404, {"error": f"no route {method} {parts.path}"}
 
-    def _look(self, path: str, asked: Mapping[str, str]) -> Answer:
-        books = self.books
+    def _get(self, path: str, asked: Mapping[str, str]) -> HttpAnswer:
+        records = self.records
         match path:
             case "/about":
-                return 200, {"flavour": books.flavour, "textLimit": self._text_limit}
+                return 200, {"flavour": records.flavour, "textLimit": self._text_limit}
             case "/ledger":
                 return 200, {
-                    "messages": _listed(books.messages.values()),
-                    "sends": _listed(books.sends),
-                    "attempts": _listed(books.attempts),
+                    "messages": _listed(records.messages.values()),
+                    "sends": _listed(records.sends),
+                    "attempts": _listed(records.attempts),
                 }
             case "/verdict":
-                return 200, books.verdict(float(asked.get("withinS", "0")))
-            case "/look" if books.flavour == "lookup":
-                return 200, {"messageId": books.look(asked.get("key", ""))}
+                return 200, records.verdict(float(asked.get("withinS", "0")))
+            case "/look" if records.flavour == "lookup":
+                return 200, {"messageId": records.lookup(asked.get("key", ""))}
         return 404, {"error": f"no route GET {path}"}
 
     async def _updates(self, asked: Mapping[str, str]) -> list[Json]:
@@ -358,23 +358,23 @@ class Ledger(StreamServer):
         wait_s = min(float(asked.get("waitS", "0")), _MAX_WAIT_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while not (found := self.books.read(offset, limit)) and limit:
+                while not (found := self.records.read(offset, limit)) and limit:
                     self._news.clear()
                     await self._news.wait()
                 return found
-        return self.books.read(offset, limit)
+        return self.records.read(offset, limit)
 
-    async def _send(self, sent: _Sent) -> Answer:
-        trouble = self.books.next_trouble()
-        message_id = self.books.take(sent.key, sent.chat, sent.text) if trouble.taken else ""
-        self.books.attempts.append(Attempt(sent.key, time.time(), trouble.taken, trouble.status))
-        if trouble.wait_s:
-            await asyncio.sleep(trouble.wait_s)
-        if not trouble.status:
+    async def _send(self, sent: _SendBody) -> HttpAnswer:
+        fault = self.records.next_fault()
+        message_id = self.records.record_send(sent.key, sent.chat, sent.text) if fault.taken else ""
+        self.records.attempts.append(Attempt(sent.key, time.time(), fault.taken, fault.status))
+        if fault.wait_s:
+            await asyncio.sleep(fault.wait_s)
+        if not fault.status:
             raise HungUp
-        if trouble.status == 200:
+        if fault.status == 200:
             return 200, {"messageId": message_id}
-        return trouble.status, {"error": "as it was told", "afterS": trouble.after_s}
+        return fault.status, {"error": "as it was told", "afterS": fault.after_s}
 
 
 def _listed(rows: Iterable[Offered | Send | Attempt]) -> list[dict[str, Json]]:
@@ -383,14 +383,14 @@ def _listed(rows: Iterable[Offered | Send | Attempt]) -> list[dict[str, Json]]:
 
 def main() -> None:
     """Parse the command line and serve."""
-    parser = argparse.ArgumentParser(prog="python -m homarus.testing.ledger")
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.ledger")
     parser.add_argument("--flavour", choices=FLAVOURS, default="plain")
     parser.add_argument("--text-limit", type=int, default=4_000)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     options = parser.parse_args()
     host, port, limit = options.host, options.port, options.text_limit
-    serve(Ledger(options.flavour, text_limit=limit, host=host, port=port))
+    serve(LedgerServer(options.flavour, text_limit=limit, host=host, port=port))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from homarus.testing.ledger import Books, Flavour, Ledger, Offer, Trouble
+from tests.crash.ledger import Flavour, LedgerRecords, LedgerServer, Offer, SendFault
 
 GUARD_S = 60.0
 
@@ -18,43 +18,43 @@ def texts(updates: list[Any]) -> list[str]:
     return [update["text"] for update in updates]
 
 
-def answered(books: Books, *texts_: str, chat: str = "chat") -> None:
+def answered(records: LedgerRecords, *texts_: str, chat: str = "chat") -> None:
     for number, text in enumerate(texts_):
-        books.take(f"k{len(books.sends)}-{number}", chat, text)
+        records.record_send(f"k{len(records.sends)}-{number}", chat, text)
 
 
 def test_a_message_is_handed_out_until_a_higher_offset_acknowledges_it() -> None:
-    books = Books()
-    first = books.offer(Offer(text="one"))
-    books.offer(Offer(text="two"))
-    assert texts(books.read(0, 10)) == texts(books.read(0, 10)) == ["one", "two"]
-    assert texts(books.read(1, 1)) == ["one"] and first.acked_s == 0
-    assert texts(books.read(2, 10)) == ["two"] and first.acked_s > 0
-    assert texts(books.read(0, 10)) == ["two"] and first.handed == 3
+    records = LedgerRecords()
+    first = records.offer(Offer(text="one"))
+    records.offer(Offer(text="two"))
+    assert texts(records.read(0, 10)) == texts(records.read(0, 10)) == ["one", "two"]
+    assert texts(records.read(1, 1)) == ["one"] and first.acked_s == 0
+    assert texts(records.read(2, 10)) == ["two"] and first.acked_s > 0
+    assert texts(records.read(0, 10)) == ["two"] and first.handed == 3
 
 
 def test_the_same_id_is_handed_out_again_with_the_words_it_is_given() -> None:
-    books = Books()
-    message = books.offer(Offer(text="a {nonce}", id="x", copies=2))
-    assert books.offer(Offer(text="b {nonce}", id="x")) is message
-    updates = books.read(0, 10)
+    records = LedgerRecords()
+    message = records.offer(Offer(text="a {nonce}", id="x", copies=2))
+    assert records.offer(Offer(text="b {nonce}", id="x")) is message
+    updates = records.read(0, 10)
     assert [update["messageId"] for update in updates] == ["x", "x", "x"]
     assert [update["id"] for update in updates] == [1, 2, 3]
     assert texts(updates) == [f"a {message.nonce}"] * 2 + [f"b {message.nonce}"]
-    assert len(books.messages) == 1
+    assert len(records.messages) == 1
 
 
 @pytest.mark.parametrize(("flavour", "sends"), [("plain", 2), ("idempotent", 1), ("lookup", 2)])
 def test_each_flavour_takes_a_key_as_it_says(flavour: Flavour, sends: int) -> None:
-    books = Books(flavour)
-    first, second = books.take("k", "c", "hello"), books.take("k", "c", "hello")
-    assert len(books.sends) == sends and (first == second) == (sends == 1)
-    assert books.sends[0].repeats == 2 - sends
-    assert books.look("k") == first and books.look("other") == ""
+    records = LedgerRecords(flavour)
+    first, second = records.record_send("k", "c", "hello"), records.record_send("k", "c", "hello")
+    assert len(records.sends) == sends and (first == second) == (sends == 1)
+    assert records.sends[0].repeats == 2 - sends
+    assert records.lookup("k") == first and records.lookup("other") == ""
 
 
 def test_the_verdict_names_every_message_once() -> None:
-    books = Books()
+    records = LedgerRecords()
     offers = {
         "answered": Offer(text="q", id="answered", chat="1"),
         "doubled": Offer(text="q", id="doubled", chat="2"),
@@ -62,45 +62,45 @@ def test_the_verdict_names_every_message_once() -> None:
         "lost": Offer(text="q", id="lost", chat="4"),
         "waiting": Offer(text="q", id="waiting", chat="5"),
     }
-    made = {name: books.offer(offer) for name, offer in offers.items()}
-    books.read(5, 0)  # all but the last are acknowledged
-    answered(books, made["answered"].nonce, chat="1")
-    answered(books, made["doubled"].nonce, made["doubled"].nonce, chat="2")
-    answered(books, "something went wrong", chat="3")
-    answered(books, made["lost"].nonce, chat="elsewhere")
-    verdict = books.verdict()
+    made = {name: records.offer(offer) for name, offer in offers.items()}
+    records.read(5, 0)  # all but the last are acknowledged
+    answered(records, made["answered"].nonce, chat="1")
+    answered(records, made["doubled"].nonce, made["doubled"].nonce, chat="2")
+    answered(records, "something went wrong", chat="3")
+    answered(records, made["lost"].nonce, chat="elsewhere")
+    verdict = records.verdict()
     assert {name: verdict[name] for name in offers} == {name: [name] for name in offers}
     assert verdict["offered"] == 5 and 0 <= verdict["worstS"] < GUARD_S
-    assert books.verdict(within_s=60)["waiting"] == ["reported", "lost", "waiting"]
+    assert records.verdict(within_s=60)["waiting"] == ["reported", "lost", "waiting"]
 
 
 def test_a_reply_in_parts_needs_each_part_once() -> None:
-    books = Books()
-    message = books.offer(Offer(text="q", marks=("{nonce}.1", "{nonce}.2")))
-    books.read(2, 0)
+    records = LedgerRecords()
+    message = records.offer(Offer(text="q", marks=("{nonce}.1", "{nonce}.2")))
+    records.read(2, 0)
     first, second = message.marks
-    answered(books, first)
-    assert books.verdict()["lost"] == ["m1"]
-    answered(books, second)
-    assert books.verdict()["answered"] == ["m1"]
-    answered(books, second)
-    assert books.verdict()["doubled"] == ["m1"]
+    answered(records, first)
+    assert records.verdict()["lost"] == ["m1"]
+    answered(records, second)
+    assert records.verdict()["answered"] == ["m1"]
+    answered(records, second)
+    assert records.verdict()["doubled"] == ["m1"]
 
 
 def test_another_s_answer_in_the_same_chat_is_no_report() -> None:
-    books = Books()
-    books.offer(Offer(text="one"))
-    second = books.offer(Offer(text="two"))
-    books.read(3, 0)
-    answered(books, second.nonce)
-    verdict = books.verdict()
+    records = LedgerRecords()
+    records.offer(Offer(text="one"))
+    second = records.offer(Offer(text="two"))
+    records.read(3, 0)
+    answered(records, second.nonce)
+    verdict = records.verdict()
     assert verdict["lost"] == ["m1"] and verdict["answered"] == ["m2"]
 
 
 def test_troubles_befall_the_next_sends_in_order() -> None:
-    books = Books()
-    books.troubles.extend([Trouble(status=429, times=2), Trouble(status=0)])
-    assert [books.next_trouble().status for _ in range(5)] == [429, 429, 0, 200, 200]
+    records = LedgerRecords()
+    records.faults.extend([SendFault(status=429, times=2), SendFault(status=0)])
+    assert [records.next_fault().status for _ in range(5)] == [429, 429, 0, 200, 200]
 
 
 def ask(url: str, body: object = None) -> Any:
@@ -117,7 +117,7 @@ def refusal(url: str, body: object) -> tuple[int, Any]:
 
 
 def test_the_process_keeps_the_books_over_http() -> None:
-    command = [sys.executable, "-m", "homarus.testing.ledger", "--flavour", "lookup"]
+    command = [sys.executable, "-m", "tests.crash.ledger", "--flavour", "lookup"]
     with subprocess.Popen([*command, "--text-limit", "50"], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -149,7 +149,7 @@ def test_the_process_keeps_the_books_over_http() -> None:
 
 def test_a_poll_waits_for_news_and_gives_up_when_its_time_is_over() -> None:
     async def main() -> None:
-        async with asyncio.timeout(GUARD_S), Ledger() as ledger, asyncio.TaskGroup() as group:
+        async with asyncio.timeout(GUARD_S), LedgerServer() as ledger, asyncio.TaskGroup() as group:
             poll = f"{ledger.url}/updates?offset=0&waitS=30"
             started = time.monotonic()
             assert await asyncio.to_thread(ask, f"{ledger.url}/updates?waitS=0.01") == {

@@ -1,6 +1,6 @@
 """The gateway with a scripted channel: the real program, wired to a service that keeps the books.
 
-    python -m homarus.testing.gateway --ledger http://127.0.0.1:P [--port P]
+    python -m tests.crash.scripted_gateway --ledger http://127.0.0.1:P [--port P]
 
 It is `homarus gateway` in every other respect: state directory, config, signals and what it
 prints. There is nobody to ask in a test, so every question is answered with yes.
@@ -15,8 +15,8 @@ from homarus.app import serve
 from homarus.cli.main import fail
 from homarus.cli.reach import restart_self, warn
 from homarus.core.errors import HomarusError
-from homarus.testing.scripted_channel import make_channel
 from homarus.tools.tool import Question
+from tests.crash.scripted_channel import make_channel
 
 
 async def _agree(_question: Question) -> bool:
@@ -25,7 +25,7 @@ async def _agree(_question: Question) -> bool:
 
 def main() -> None:
     """Serve until told to end."""
-    parser = argparse.ArgumentParser(prog="python -m homarus.testing.gateway")
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.scripted_gateway")
     parser.add_argument("--ledger", required=True, metavar="URL", help="of the ledger")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     options = parser.parse_args()
