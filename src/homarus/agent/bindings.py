@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, get_args
 from pydantic import ValidationError
 
 from homarus.config.schema import BindingMatch
+from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
 from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id, normalize_agent_id, peer_id
 from homarus.core.message import ChatKind, Json
@@ -76,12 +77,17 @@ def read_bindings(tree: Mapping[str, Json]) -> Iterator[Bound]:
         yield Bound(at, normalize_agent_id(binding["agentId"]), match)
 
 
-def bind(tree: Mapping[str, Json], agent: str, matches: Sequence[Match]) -> dict[str, Json]:
+def bind(
+    tree: Mapping[str, Json],
+    agent: str,
+    matches: Sequence[Match],
+    find_traits: FindTraits = no_traits,
+) -> dict[str, Json]:
     """The config with more for an agent to answer; UserError for what is bound already."""
-    taken = {_identity(bound.match): bound.agent for bound in read_bindings(tree)}
+    taken = {_identity(bound.match, find_traits): bound.agent for bound in read_bindings(tree)}
     for match in matches:
         found = BindingMatch.model_validate(match)
-        owner = taken.setdefault(_identity(found), "")
+        owner = taken.setdefault(_identity(found, find_traits), "")
         if owner:
             whose = "it" if owner == agent else f'agent "{owner}"'
             raise UserError(
@@ -90,22 +96,26 @@ def bind(tree: Mapping[str, Json], agent: str, matches: Sequence[Match]) -> dict
                 if owner != agent
                 else "homarus agents bindings lists what is bound",
             )
-        taken[_identity(found)] = agent
+        taken[_identity(found, find_traits)] = agent
     listed = tree.get("bindings")
     before = listed if isinstance(listed, list) else []
     return {**tree, "bindings": [*before, *({"agentId": agent, "match": m} for m in matches)]}
 
 
 def unbind(
-    tree: Mapping[str, Json], agent: str, matches: Sequence[Match] | None
+    tree: Mapping[str, Json],
+    agent: str,
+    matches: Sequence[Match] | None,
+    find_traits: FindTraits = no_traits,
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
     """The config with less for an agent to answer, all with None; and what was taken, in words."""
     own = [bound for bound in read_bindings(tree) if bound.agent == agent]
     gone = own
     if matches is not None:
-        wanted = {_identity(found): found for found in map(BindingMatch.model_validate, matches)}
-        gone = [bound for bound in own if _identity(bound.match) in wanted]
-        missing = wanted.keys() - {_identity(bound.match) for bound in gone}
+        parsed = map(BindingMatch.model_validate, matches)
+        wanted = {_identity(found, find_traits): found for found in parsed}
+        gone = [bound for bound in own if _identity(bound.match, find_traits) in wanted]
+        missing = wanted.keys() - {_identity(bound.match, find_traits) for bound in gone}
         for found in (wanted[each] for each in missing):
             raise UserError(
                 f'{describe(found)} is not bound to "{agent}"',
@@ -123,14 +133,14 @@ def in_words(matches: Sequence[Match]) -> tuple[str, ...]:
     return tuple(describe(BindingMatch.model_validate(match)) for match in matches)
 
 
-def _identity(match: BindingMatch) -> tuple[object, ...]:
+def _identity(match: BindingMatch, find_traits: FindTraits) -> tuple[object, ...]:
     """What makes two bindings be for the same: then the later one never has a say."""
     channel, account = match.channel.strip().lower(), (match.account_id or DEFAULT_ACCOUNT).strip()
-    peer = match.peer
+    peer, traits = match.peer, find_traits(channel)
     return (
         channel,
         ANY if account == ANY else normalize_account_id(account),
-        peer and ("direct" if peer.kind == "dm" else peer.kind, peer_id(channel, peer.id.strip())),
+        peer and ("direct" if peer.kind == "dm" else peer.kind, peer_id(peer.id.strip(), traits)),
         (match.guild_id or "").strip(),
         (match.team_id or "").strip(),
         frozenset(role.strip() for role in match.roles),

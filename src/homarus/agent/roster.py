@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from homarus.config.paths import Paths, expand
+from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
 from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_agent_id
 from homarus.core.message import Json
@@ -54,7 +55,9 @@ def check_workspace(text: str, paths: Paths) -> Path:
     return path
 
 
-def add_agent(tree: Mapping[str, Json], new: Newcomer) -> dict[str, Json]:
+def add_agent(
+    tree: Mapping[str, Json], new: Newcomer, find_traits: FindTraits = no_traits
+) -> dict[str, Json]:
     """The config with one agent more. Without a list there was `main`: it stays."""
     entry: dict[str, Json] = {"id": new.id, "name": new.name, "workspace": new.workspace}
     if new.model:
@@ -67,7 +70,7 @@ def add_agent(tree: Mapping[str, Json], new: Newcomer) -> dict[str, Json]:
         return changed
     from homarus.agent.bindings import bind, read_match
 
-    return bind(changed, new.id, [read_match(text) for text in new.bind])
+    return bind(changed, new.id, [read_match(text) for text in new.bind], find_traits)
 
 
 def change_agent(

@@ -15,6 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from homarus.core.channel_traits import Dialect
 from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 from homarus.core.value import dataclass
@@ -22,9 +23,6 @@ from homarus.core.value import dataclass
 if TYPE_CHECKING:  # who has no channels does not load what their settings are
     from homarus.config.channels import RetrySettings
 
-Dialect: TypeAlias = Literal[
-    "markdown", "plain", "telegram", "matrix", "irc", "slack", "whatsapp", "signal", "discord"
-]
 TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
 # Tells the service that a message was read.
 Acknowledge: TypeAlias = Callable[[], Awaitable[None]]

@@ -33,8 +33,10 @@ from homarus.channels.rooms import (
     people_of,
     room_of,
 )
+from homarus.channels.roster import find_traits
 from homarus.config.channels import AccountSettings, common
 from homarus.config.schema import Config
+from homarus.core.channel_traits import channel_title
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, StoreError
 from homarus.core.keys import DEFAULT_ACCOUNT
@@ -46,7 +48,6 @@ from homarus.policy import access
 from homarus.policy.access import Mention, Roll
 from homarus.policy.room import Room
 from homarus.sessions.commands import has_control_command
-from homarus.sessions.envelope import channel_title
 from homarus.sessions.routing import Route
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class Gate:
         occasion = case.inbound.occasion
         if occasion.is_edit:
             return PassedOver("an edit of a message that was judged before")
-        if not access.person_id(case.channel, case.inbound.sender):
+        if not access.person_id(case.channel, case.inbound.sender, find_traits):
             return PassedOver("nobody can be told from its sender's id")
         if occasion.is_bot and not case.settings.allow_bots:
             return PassedOver("a program says it, and allowBots is not set")
@@ -319,7 +320,7 @@ def challenge_text(request: Request) -> str:
     shown = one_line(request.id, 200).replace("`", "'")
     return (
         "I do not know you yet, so I cannot answer.\n\n"
-        f"Your {channel_title(request.channel)} id: `{shown}`\n"
+        f"Your {channel_title(request.channel, find_traits(request.channel))} id: `{shown}`\n"
         f"Your code: `{request.code}`\n\n"
         "Whoever runs me can let you in with:\n\n"
         f"`homarus pairing approve {request.channel} {request.code}{account}`\n\n"

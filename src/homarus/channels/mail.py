@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 RECEIPT_S: Final = 10.0  # how long a tool waits to hear that its message arrived
 ASK_S: Final = 30.0  # how long a service may take
 LOOK_S: Final = 0.1
-# Where a name alone tells the service: the sort of name, and who has such.
-_BY_FORM: Final = (("@", ":", "matrix"), ("!", "", "matrix"), ("#", ":", "matrix"))
-_ROOMS: Final = frozenset({"irc", "slack", "discord", "mattermost", "twitch"})  # have a `#room`
 
 
 class Mailbox:
@@ -75,6 +72,7 @@ class Mailbox:
 
     async def knows(self, agent: str, to: Address) -> bool:
         from homarus.channels.pairing import Pairings
+        from homarus.channels.roster import find_traits
         from homarus.policy.access import EVERYONE, person_id
 
         where = {"lastChannel": to.channel, "lastTo": to.chat}
@@ -87,8 +85,8 @@ class Mailbox:
             return True
         allowed = (*settings.allow_from, *settings.group_allow_from)
         paired = Pairings(self._state, self._clock).allowed(to.channel, to.account)
-        people = {person_id(to.channel, one) for one in (*allowed, *paired)}
-        return person_id(to.channel, to.chat) in people - {"", EVERYONE}
+        people = {person_id(to.channel, one, find_traits) for one in (*allowed, *paired)}
+        return person_id(to.channel, to.chat, find_traits) in people - {"", EVERYONE}
 
     async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
         from homarus.channels.packing import pack
@@ -207,11 +205,15 @@ def find_address(
 
 
 def _channel_of(target: str, known: Collection[str], here: Address | None) -> str:
-    for start, inside, channel in _BY_FORM:
-        if target.startswith(start) and inside in target and channel in known:
-            return channel
-    if target.startswith("#") and "irc" in known and not (here and here.channel in _ROOMS):
-        return "irc"
+    from homarus.channels.roster import find_traits
+
+    traits = {channel: find_traits(channel) for channel in sorted(known)}
+    by_form = [channel for channel, each in traits.items() if each.is_own_address(target)]
+    is_room_here = here is not None and traits[here.channel].has_named_rooms
+    if not by_form and target.startswith("#") and not is_room_here:
+        by_form = [channel for channel, each in traits.items() if each.is_group_id(target)]
+    if by_form:
+        return by_form[0]
     if here:
         return here.channel
     if len(known) == 1:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from homarus.channels.pairing_file import PairingFile, locked
+from homarus.channels.roster import find_traits
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
 from homarus.core.keys import DEFAULT_ACCOUNT
@@ -198,7 +199,7 @@ class Pairings:
         )
 
     def _find(self, channel: str, account: str, sender: str) -> Request | None:
-        who = person_id(channel, sender)
+        who = person_id(channel, sender, find_traits)
         return next((one for one in self.pending(channel, account) if one.id == who), None)
 
     def _asked(self, inbound: Inbound, known: Request | None) -> Request:
@@ -214,7 +215,7 @@ class Pairings:
             return replace(known, seen_ms=now_ms, meta={**known.meta, **meta})
         taken = {one.code for one in self.pending(address.channel)}
         code = next(code for code in iter(_make_code, "") if code not in taken)
-        who = person_id(address.channel, inbound.sender)
+        who = person_id(address.channel, inbound.sender, find_traits)
         return Request(address.channel, address.account, who, code, now_ms, now_ms, meta)
 
     def _coded(self, channel: str, code: str, account: str | None) -> Request:

@@ -16,6 +16,7 @@ from homarus.channels.base import Channel
 from homarus.channels.gate import Admitted, Challenged, Gate, PassedOver, Verdict
 from homarus.channels.intake import Left, Taken
 from homarus.channels.media import Files
+from homarus.channels.roster import find_traits
 from homarus.config.channels import common
 from homarus.config.schema import Config
 from homarus.core.message import Inbound, Json
@@ -88,13 +89,14 @@ class Porter:
         self, config: Config, inbound: Inbound
     ) -> tuple[tuple[Route, ...], Mapping[str, Mapping[str, Json]]]:
         """Where a message goes, and what the sessions there say of themselves."""
-        routes = routes_of(config, inbound)
+        traits = find_traits(inbound.address.channel)
+        routes = routes_of(config, inbound, traits)
         entries = dict[str, Mapping[str, Json]]()
         for key in {key for route in routes for key in (route.key, route.older) if key}:
             if (entry := await self._record(key)) is not None:
                 entries[key] = entry
         if any(route.older for route in routes):
-            routes = routes_of(config, inbound, entries.get)
+            routes = routes_of(config, inbound, traits, entries.get)
         return routes, entries
 
 

@@ -6,6 +6,7 @@ and those over the account's.
 
 from typing import Final
 
+from homarus.channels.roster import find_traits
 from homarus.config.channels import AccountSettings
 from homarus.config.resolve import entry_of
 from homarus.config.schema import Config
@@ -17,7 +18,6 @@ from homarus.policy.room import Room, find_room
 from homarus.sessions.routing import Route
 
 HISTORY_LIMIT: Final = 50
-_IN_GROUPS: Final = {"telegram": ("-",), "irc": ("#", "&", "+", "!")}  # how their ids begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,23 @@ class Case:
 
     def on(self, entries: tuple[str, ...]) -> bool:
         """Whether a list has the sender, or everybody."""
-        return access.is_listed(self.channel, self.inbound.sender, entries)
+        return access.is_listed(self.channel, self.inbound.sender, entries, find_traits)
 
     def named_on(self, entries: tuple[str, ...]) -> bool:
-        return access.is_named(self.channel, self.inbound.sender, entries)
+        return access.is_named(self.channel, self.inbound.sender, entries, find_traits)
 
 
 def is_direct(inbound: Inbound) -> bool:
     """Whether only we and the sender are there; in doubt, others are."""
-    begins = _IN_GROUPS.get(inbound.address.channel, ())
-    return inbound.occasion.kind == "direct" and not inbound.address.chat.startswith(begins or "\0")
+    address = inbound.address
+    is_group = find_traits(address.channel).is_group_id(address.chat)
+    return inbound.occasion.kind == "direct" and not is_group
 
 
 def room_of(case: Case) -> Room:
     """What the config says of the group a message comes from."""
     inbound = case.inbound
-    return find_room(case.settings, inbound.address, inbound.occasion.parent)
+    return find_room(case.settings, inbound.address, find_traits, parent=inbound.occasion.parent)
 
 
 def people_of(case: Case, room: Room, *, is_open: bool) -> tuple[str, ...] | None:

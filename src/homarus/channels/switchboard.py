@@ -24,9 +24,18 @@ from homarus.core.value import dataclass
 log = logging.getLogger(__name__)
 
 PROBE_S: Final = 10.0
-_ABILITIES: Final = (
-    "LooksUp", "Types", "Drafts", "Edits", "Deletes", "Reacts", "Fetches", "Probes", "Listens",
-)  # fmt: skip
+# What `channels capabilities` prints for each optional protocol of an adapter.
+_ABILITIES: Final[Mapping[str, type[Any]]] = {
+    "LooksUp": base.LooksUp,
+    "Types": base.Types,
+    "Drafts": base.Drafts,
+    "Edits": base.Edits,
+    "Deletes": base.Deletes,
+    "Reacts": base.Reacts,
+    "Fetches": base.Fetches,
+    "Probes": base.Probes,
+    "Listens": base.Listens,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,5 +253,5 @@ def _is_on(settings: Mapping[str, Any]) -> bool:
 
 
 def abilities_of(channel: Channel) -> tuple[str, ...]:
-    """What a channel can do beside carrying messages: the names of the small protocols it has."""
-    return tuple(name for name in _ABILITIES if isinstance(channel, getattr(base, name)))
+    """Return what a channel can do besides receiving and sending, as the command prints it."""
+    return tuple(name for name, protocol in _ABILITIES.items() if isinstance(channel, protocol))

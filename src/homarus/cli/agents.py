@@ -12,6 +12,7 @@ from homarus.agent import roster
 from homarus.agent.bindings import read_match
 from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
 from homarus.agent.workspace import seed
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import (
     bind_command,
     bindings_command,
@@ -130,7 +131,7 @@ def add(
         agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
         bind=bind,
     )
-    write(paths, os.environ, lambda tree: roster.add_agent(tree, new))
+    write(paths, os.environ, lambda tree: roster.add_agent(tree, new, find_traits))
     seed(folder)
     if as_json:
         told = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from homarus.agent.bindings import Match, bind, in_words, read_match, unbind
+from homarus.channels.roster import find_traits
 from homarus.cli.reach import Reach, as_json_option, find_own, warn
 from homarus.cli.settings import Changed, work
 from homarus.config.channels import channel_names
@@ -78,7 +79,9 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent(config)
     matches = _matches(config, named, which)
-    found = work(Reach(), lambda settings: settings.change(lambda t: bind(t, owner, matches)))
+    found = work(
+        Reach(), lambda settings: settings.change(lambda t: bind(t, owner, matches, find_traits))
+    )
     _tell(owner, "answers", in_words(matches), found, as_json=as_json)
     for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
         warn(f"channels.{channel} is not configured yet: nothing comes from there.")
@@ -102,7 +105,7 @@ def unbind_command(
 
     def edit(tree: dict[str, Json]) -> Json:
         nonlocal gone
-        changed, gone = unbind(tree, owner, matches)
+        changed, gone = unbind(tree, owner, matches, find_traits)
         return changed
 
     found = work(Reach(), lambda settings: settings.change(edit))

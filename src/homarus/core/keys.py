@@ -8,10 +8,11 @@ lower-case, it starts with its agent, and it is made here and nowhere else. Keys
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Literal, NewType, TypeAlias
 
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
@@ -38,12 +39,6 @@ _AGENT_MODEL = re.compile(rf"(?:openclaw[:/]|agent:)({_ID.pattern})", re.IGNOREC
 _THREAD_MARKS = (":thread:", ":topic:")
 _CHAT_MARKS = frozenset({"direct", "group", "channel"})
 _OWN_MARKS = frozenset({"agent", "subagent", "cron", "acp", "hook"})
-# Services whose ids are the same in any case, those that write theirs otherwise than in lower
-# case, and those that name people by telephone number.
-_CASELESS = frozenset({"bluebubbles", "email", "imessage", "irc", "nostr", "whatsapp", "xmpp"})
-_WRITTEN: Mapping[str, Callable[[str], str]] = {"slack": str.upper, "line": str.capitalize}
-_BY_PHONE = frozenset({"bluebubbles", "imessage", "signal", "sms", "voice", "whatsapp"})
-_PHONE = re.compile(r"\+?[0-9][0-9 ().-]{2,30}")
 _MARKED = re.compile(r"~[0-9a-f]{16}\Z")
 _BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -149,6 +144,7 @@ def peer_key(
     account: str | None = None,
     scope: DmScope = "main",
     main: str | None = None,
+    traits: ChannelTraits = UNKNOWN_CHANNEL,
     identity_links: Mapping[str, Collection[str]] | None = None,
 ) -> SessionKey:
     """The key of a chat with a person or a group.
@@ -159,7 +155,7 @@ def peer_key(
     channel = channel.strip().lower() or "unknown"
     named = peer.strip().lower()
     start = f"agent:{normalize_agent_id(agent)}"
-    peer = peer_id(channel, peer)
+    peer = peer_id(peer, traits)
     if kind != "direct":
         return check_key(f"{start}:{channel}:{kind}:{peer or 'unknown'}")
     if scope == "main" or not peer:
@@ -174,7 +170,7 @@ def peer_key(
             return check_key(f"{start}:{channel}:{normalize_account_id(account)}:direct:{peer}")
 
 
-def peer_id(channel: str, text: str) -> str:
+def peer_id(text: str, traits: ChannelTraits = UNKNOWN_CHANNEL) -> str:
     """A person's or group's id on a service, as keys have it: in lower case, and no two alike.
 
     An id that would be confused with another (`Alice` with `alice`), that could be read as
@@ -184,16 +180,11 @@ def peer_id(channel: str, text: str) -> str:
     if len(text) > _MAX_ID_CHARS or (not text.isprintable() and any(map(_deceives, text))):
         shown = "".join(ch for ch in text[:40] if not _deceives(ch))
         return _marked(shown.strip().lower().replace(":", "_"), text)
-    if channel in _BY_PHONE and _PHONE.fullmatch(text.strip()):
-        return re.sub(r"[^+0-9]", "", text)
-    plain = text.strip().lower()
-    if channel in _CASELESS:
-        is_same = text.strip().lower() == text.lower()
-    else:
-        is_same = _WRITTEN.get(channel, str)(plain) == text
-    if not plain or (is_same and not _is_ambiguous(plain)):
+    own = traits.canonical_id(text) or text
+    plain = own.strip().lower()
+    if not plain or (traits.restore_case(plain) == own and not _is_ambiguous(plain)):
         return plain
-    return _marked(plain.replace(":", "_") if _is_ambiguous(plain) else plain, text)
+    return _marked(plain.replace(":", "_") if _is_ambiguous(plain) else plain, own)
 
 
 def _is_ambiguous(text: str) -> bool:

@@ -4,32 +4,17 @@ Pure: a channel says what it knows about a message, the config what it asks for.
 apart by the ids of their service, compared whole. A name is never an id: anybody can take one.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, FindTraits
 from homarus.core.value import dataclass
 
 Ungrouped: TypeAlias = Literal["allow", "deny", "configured"]
 
 EVERYONE: Final = "*"
-# How a list may say which service an id is of, beside that service's own name.
-_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {
-    "telegram": ("tg",),
-    "googlechat": ("google-chat", "gchat"),
-    "imessage": ("imsg",),
-}
-_BY_PHONE: Final = frozenset({"signal", "sms", "voice", "whatsapp"})
-_CASELESS: Final = frozenset({"email", "imessage", "irc", "xmpp"})
-_PHONE: Final = re.compile(r"\+?[0-9][0-9 ().-]{2,30}", re.ASCII)
-_NUMBER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_MATRIX: Final = re.compile(r"([@!#][^:\s]+):([^\s]+)")
-_MAX_ID_CHARS = 300
-_SERVICES: Final = frozenset(
-    {"bluebubbles", "discord", "email", "feishu", "googlechat", "imessage", "irc", "line", "matrix",
-     "mattermost", "msteams", "nostr", "signal", "slack", "sms", "telegram", "tg", "tlon", "twitch",
-     "whatsapp", "xmpp", "zalo"}
-)  # fmt: skip
+_ANY_SERVICE: Final = "user"  # a prefix that says a person, and not of which service
+_MAX_ID_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,48 +25,39 @@ class Roll:
     has_sender: bool
 
 
-def person_id(channel: str, text: str) -> str:
-    """An id as lists are compared; "" for what is none on this service, such as a name.
+def person_id(channel: str, text: str, find_traits: FindTraits) -> str:
+    """Return a sender's id in the form that is compared, or "" if the service has no such id.
 
-    `telegram:42`, `tg:42` and `42` are the same person on Telegram, and nobody elsewhere.
+    On Telegram `telegram:42`, `tg:42` and `42` are the same sender, and `discord:42` is none. A
+    name is never an id: other people can take it.
     """
     named = text.strip()
     if not named or len(named) > _MAX_ID_CHARS:
         return ""
+    traits = find_traits(channel)
     head, colon, rest = named.partition(":")
     prefix = head.lower()
-    if colon and rest and (prefix == channel or prefix in _PREFIXES.get(channel, ())):
+    if colon and rest and (prefix == channel or prefix in traits.id_aliases):
         named = rest.strip()
-    elif colon and prefix in _SERVICES:
-        return ""  # of another service
-    if named.lower().startswith("user:"):
+    elif colon and prefix != _ANY_SERVICE and find_traits(prefix) is not UNKNOWN_CHANNEL:
+        return ""  # an id of another service
+    if named.lower().startswith(f"{_ANY_SERVICE}:"):
         named = named[5:].strip()
-    return _own_form(channel, named)
+    return traits.canonical_id(named)
 
 
-def _own_form(channel: str, named: str) -> str:
-    if channel == "telegram":
-        return named if _NUMBER.fullmatch(named) else ""
-    if channel in _BY_PHONE and _PHONE.fullmatch(named):
-        return "+" + re.sub(r"[^0-9]", "", named)
-    if channel == "matrix":
-        found = _MATRIX.fullmatch(named)
-        return f"{found[1]}:{found[2].lower()}" if found else ""
-    return named.lower() if channel in _CASELESS else named
+def is_named(channel: str, sender: str, entries: Iterable[str], find_traits: FindTraits) -> bool:
+    """Return whether a list has the sender by id; a `*` does not count."""
+    known = person_id(channel, sender, find_traits)
+    return bool(known) and any(person_id(channel, each, find_traits) == known for each in entries)
 
 
-def is_named(channel: str, sender: str, entries: Iterable[str]) -> bool:
-    """Whether a list has this person, by their id and not by a `*`."""
-    known = person_id(channel, sender)
-    return bool(known) and any(person_id(channel, entry) == known for entry in entries)
-
-
-def is_listed(channel: str, sender: str, entries: Iterable[str]) -> bool:
-    """Whether a list has this person, or everybody. Who has no id is on no list."""
+def is_listed(channel: str, sender: str, entries: Iterable[str], find_traits: FindTraits) -> bool:
+    """Return whether a list has the sender, by id or by `*`. A sender without an id is on none."""
     listed = tuple(entries)
-    if not person_id(channel, sender):
+    if not person_id(channel, sender, find_traits):
         return False
-    return EVERYONE in listed or is_named(channel, sender, listed)
+    return EVERYONE in listed or is_named(channel, sender, listed, find_traits)
 
 
 def is_heard_in_group(

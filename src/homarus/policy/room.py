@@ -6,6 +6,7 @@ which tools it may use for whom.
 
 from typing import TYPE_CHECKING, Literal
 
+from homarus.core.channel_traits import FindTraits
 from homarus.core.message import Address
 from homarus.core.value import dataclass
 from homarus.policy import access
@@ -36,11 +37,17 @@ class Room:
         return tuple(one for one in (self.topic, self.group or self.usual) if one)
 
 
-def find_room(settings: "AccountSettings", here: Address, parent: str = "") -> Room:
+def find_room(
+    settings: "AccountSettings", here: Address, find_traits: FindTraits, *, parent: str = ""
+) -> Room:
     """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
     groups, channel = settings.groups, here.channel
-    wanted = {_group_id(channel, each): None for each in (here.chat, parent) if each}
-    by_id = {_group_id(channel, name): one for name, one in groups.items()}
+
+    def normalize(name: str) -> str:
+        return access.person_id(channel, name, find_traits) or name.strip()
+
+    wanted = {normalize(each): None for each in (here.chat, parent) if each}
+    by_id = {normalize(name): one for name, one in groups.items()}
     group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
     usual, thread = groups.get("*"), here.thread
     topics = [one.topics for one in (group, usual) if one]
@@ -48,7 +55,7 @@ def find_room(settings: "AccountSettings", here: Address, parent: str = "") -> R
     return Room(group, usual, topic)
 
 
-def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
+def tool_rules(room: Room, channel: str, sender: str, find_traits: FindTraits) -> Rules | None:
     """Which tools may be used for somebody in a group, on top of the agent's own rules.
 
     What is said of the person counts, else what is said of everybody by `*`, else of the group; a
@@ -58,7 +65,11 @@ def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
         if layer is None:
             continue
         people = layer.tools_by_sender
-        named = (own for name, own in people.items() if access.is_named(channel, sender, (name,)))
+        named = (
+            own
+            for name, own in people.items()
+            if access.is_named(channel, sender, (name,), find_traits)
+        )
         tools = next(named, people.get(access.EVERYONE))
         if tools is None and "tools" in layer.model_fields_set:
             tools = layer.tools
@@ -71,7 +82,3 @@ def _rules(tools: "GroupTools") -> Rules:
     """`alsoAllow` adds to `allow`; alone it takes nothing away, as nothing is kept out then."""
     allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
     return Rules(allow=expand(allow), deny=expand(tools.deny))
-
-
-def _group_id(channel: str, name: str) -> str:
-    return access.person_id(channel, name) or name.strip()

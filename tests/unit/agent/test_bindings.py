@@ -1,14 +1,20 @@
 """Bindings in the config: added once, taken away whole, the rest of the file stays."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.bindings import bind, in_words, read_bindings, read_match, read_peer, unbind
+from homarus.agent import bindings
+from homarus.agent.bindings import in_words, read_bindings, read_match, read_peer
+from homarus.channels.roster import find_traits
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
+
+bind = partial(bindings.bind, find_traits=find_traits)
+unbind = partial(bindings.unbind, find_traits=find_traits)
 
 
 def test_what_a_person_types_becomes_a_binding() -> None:

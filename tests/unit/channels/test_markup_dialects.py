@@ -3,7 +3,7 @@
 import pytest
 
 from homarus.channels import markup
-from homarus.channels.base import Dialect
+from homarus.core.channel_traits import Dialect
 
 EVERY: list[Dialect] = [
     "telegram",

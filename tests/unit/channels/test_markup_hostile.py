@@ -4,14 +4,16 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from homarus.channels import markup
-from homarus.channels.base import Capabilities, Dialect
+from homarus.channels.base import Capabilities
 from homarus.channels.markup.tree import MAX_CHARS
+from homarus.core.channel_traits import Dialect
 
 TELEGRAM_TAGS = {
     **{tag: set[str]() for tag in ("b", "i", "u", "s", "code", "pre", "tg-spoiler", "blockquote")},
@@ -163,7 +165,7 @@ def test_irc_lines_are_lines_without_commands(text: str, limit: int) -> None:
         assert part.count("\x02") % 2 == part.count("\x1d") % 2 == 0
 
 
-@given(TEXTS, st.sampled_from(sorted(markup.DEFAULT_TABLES)))
+@given(TEXTS, st.sampled_from(sorted(get_args(Dialect))))
 def test_nothing_turns_the_text_around_or_breaks_its_encoding(text: str, dialect: Dialect) -> None:
     assume(dialect != "markdown")
     shown = markup.render(text, dialect)
@@ -193,7 +195,7 @@ WORDS = st.lists(
 ).map("".join)
 
 
-@given(WORDS, st.sampled_from(sorted(markup.DEFAULT_TABLES)), st.sampled_from(["off", "code"]))
+@given(WORDS, st.sampled_from(sorted(get_args(Dialect))), st.sampled_from(["off", "code"]))
 def test_the_words_survive(text: str, dialect: Dialect, tables: markup.Tables) -> None:
     assume(not re.search(r"(?:`{3}|~{3})[^\n]*word", text))  # a language is no word
     shown = markup.plain(markup.render(text, dialect, tables), dialect)

@@ -1,14 +1,16 @@
 """Messages that fit, each well-formed by itself."""
 
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.channels import markup
-from homarus.channels.base import Capabilities, Dialect
+from homarus.channels.base import Capabilities
 from homarus.channels.chunk import ChunkMode, Unit, chunk_markdown_with_mode, measure
+from homarus.core.channel_traits import Dialect
 
 TELEGRAM = Capabilities(text_limit=4_096, unit="utf16", dialect="telegram")
 IRC = Capabilities(text_limit=350, unit="byte", dialect="irc", by_line=True)
@@ -116,7 +118,7 @@ def test_markdown_is_cut_as_it_always_was() -> None:
 
 
 def test_nothing_to_say_is_no_message() -> None:
-    for dialect in markup.DEFAULT_TABLES:
+    for dialect in get_args(Dialect):
         assert markup.parts("", Capabilities(dialect=dialect)) == []
     assert markup.parts("```\n\n```", TELEGRAM) == []
     assert markup.parts("\n\n>\n\n-\u200f", TELEGRAM, limit=5) != [""]
@@ -138,7 +140,7 @@ PIECES = st.lists(
     ),
     max_size=60,
 ).map("".join)
-DIALECTS = st.sampled_from([dialect for dialect in markup.DEFAULT_TABLES if dialect != "markdown"])
+DIALECTS = st.sampled_from([dialect for dialect in get_args(Dialect) if dialect != "markdown"])
 UNITS: st.SearchStrategy[Unit] = st.sampled_from(["utf16", "codepoint", "byte"])
 
 

@@ -1,5 +1,6 @@
 """Which channels there are: ours, found without importing them, and those of packages."""
 
+import importlib.metadata
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -8,14 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 from homarus.channels import roster
-from homarus.channels.roster import known_channels, label, load_channel
+from homarus.channels.roster import CHANNELS, find_traits, known_channels, label, load_channel
 from homarus.config.channels import ChannelSettings
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.errors import UnknownName, UserError
+from homarus.plugins.backends import BackendKind
 
 
 def entries(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    made = tuple(EntryPoint(name, value, roster.GROUP) for name, value in values.items())
-    monkeypatch.setattr(roster, "_entries", lambda: made)
+    made = tuple(EntryPoint(name, value, CHANNELS.group) for name, value in values.items())
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: made)
+    roster.find_traits.cache_clear()
 
 
 def test_what_has_settings_and_create_is_a_channel_and_the_machinery_is_none() -> None:
@@ -71,5 +75,41 @@ def test_a_package_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_channel_that_is_not_there_is_called_by_its_name_without_a_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(roster, "_own", lambda: pytest.fail("all channels were listed"))
+    monkeypatch.setattr(BackendKind, "names", lambda _kind: pytest.fail("all channels were listed"))
     assert label("pigeon") == "pigeon" and label("../x") == "../x"
+
+
+def test_find_traits_imports_no_adapter_and_no_other_channel() -> None:
+    script = (
+        "import sys; from homarus.channels.roster import find_traits;"
+        "assert find_traits('slack').title == 'Slack';"
+        "assert not [m for m in sys.modules if m.startswith('homarus.channels.')"
+        " and m != 'homarus.channels.roster'];"
+        "assert find_traits('Telegram').has_topics;"
+        "loaded = [m for m in sys.modules if m.startswith('homarus.channels.')];"
+        "assert not [m for m in loaded if m.endswith(('.adapter', '.matrix', '.irc'))], loaded"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_find_traits_of_own_channels_have_title_and_dialect_of_label() -> None:
+    for name in ("telegram", "matrix", "irc"):
+        traits = find_traits(name)
+        assert (traits.title, traits.dialect) == (label(name), name)
+
+
+def test_find_traits_by_alias_finds_the_service() -> None:
+    assert find_traits("tg") is find_traits("telegram")
+    assert find_traits("gchat") is find_traits("googlechat")
+    assert find_traits("user") is find_traits("no such") is UNKNOWN_CHANNEL
+
+
+def test_find_traits_of_package_channel_without_traits_has_its_title(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = SimpleNamespace(Settings=ChannelSettings, create=print)
+    monkeypatch.setitem(sys.modules, "pigeon_post", module)
+    entries(monkeypatch, pigeon="pigeon_post", owl="no_such_module")
+    assert find_traits("pigeon") == ChannelTraits("Pigeon")
+    assert find_traits("owl") is UNKNOWN_CHANNEL
+    roster.find_traits.cache_clear()

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.channels.roster import find_traits
 from homarus.core import keys
 from homarus.core.errors import UserError
+from homarus.policy import access
 
 IDS = st.from_regex(re.compile(r"[a-z0-9][a-z0-9_-]{0,20}", re.ASCII), fullmatch=True)
 PEERS = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=40)
 SCOPES: tuple[keys.DmScope, ...] = ("per-peer", "per-channel-peer", "per-account-channel-peer")
+
+
+def peer_id(channel: str, text: str) -> str:
+    return keys.peer_id(text, find_traits(channel))
 
 
 @given(st.text(max_size=200))
@@ -166,14 +172,14 @@ ODD_IDS = st.text(st.sampled_from("aA1:~ \u00e9\u0301threadtopic"), min_size=1, 
 @given(st.sampled_from(["telegram", "slack", "line", "matrix"]), ODD_IDS, ODD_IDS)
 def test_no_two_ids_of_a_service_share_a_key(channel: str, a: str, b: str) -> None:
     if a.strip() and b.strip():
-        assert (keys.peer_id(channel, a) == keys.peer_id(channel, b)) == (a == b)
+        assert (peer_id(channel, a) == peer_id(channel, b)) == (a == b)
 
 
 @given(st.sampled_from(["telegram", "slack", "line", "irc"]), ODD_IDS)
 def test_a_stored_id_is_lower_case_and_no_thread(channel: str, text: str) -> None:
-    found = keys.peer_id(channel, text)
+    found = peer_id(channel, text)
     assert found == found.lower()
-    key = keys.peer_key("main", channel, "group", text)
+    key = keys.peer_key("main", channel, "group", text, traits=find_traits(channel))
     assert keys.thread_parent(key) is None
     assert keys.store_key(key) == key or not text.strip()
 
@@ -195,7 +201,39 @@ def test_a_stored_id_is_lower_case_and_no_thread(channel: str, text: str) -> Non
     ],
 )
 def test_ids_are_stored_as_their_service_writes_them(channel: str, text: str, stored: str) -> None:
-    assert keys.peer_id(channel, text) == stored
+    assert peer_id(channel, text) == stored
+
+
+SPELLINGS = st.one_of(
+    st.text("Aa1+-() ", min_size=1, max_size=12).map(str.strip),
+    st.from_regex(r"[@!][a-cA-C]{1,3}:[a-cA-C]{1,3}", fullmatch=True),
+)
+SERVICES = ("telegram", "matrix", "irc", "slack", "signal", "whatsapp", "imessage", "bluebubbles")
+
+
+@given(st.sampled_from((*SERVICES, "nostr", "sms", "line")), SPELLINGS, SPELLINGS)
+def test_peer_id_and_allowlist_agree_which_ids_are_the_same(channel: str, a: str, b: str) -> None:
+    listed = [access.person_id(channel, text, find_traits) for text in (a, b)]
+    if all(listed):  # what is no id on a service, such as a name on Telegram, is on no list
+        assert (listed[0] == listed[1]) == (peer_id(channel, a) == peer_id(channel, b))
+
+
+@pytest.mark.parametrize(
+    ("channel", "a", "b"),
+    [
+        ("whatsapp", "120363@G.US", "120363@g.us"),
+        ("imessage", "+1 (555) 123-45", "+155512345"),
+        ("bluebubbles", "+1 555 12345", "+155512345"),
+        ("nostr", "NPUB1X", "npub1x"),
+        ("signal", "155512345", "+155512345"),
+        ("matrix", "@Ann:Example.ORG", "@Ann:example.org"),
+    ],
+)
+def test_two_spellings_of_one_id_share_key_and_allowlist_entry(
+    channel: str, a: str, b: str
+) -> None:
+    assert peer_id(channel, a) == peer_id(channel, b)
+    assert access.is_named(channel, a, [b], find_traits)
 
 
 def test_scheduled_runs_have_keys_of_their_own() -> None:

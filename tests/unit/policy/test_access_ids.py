@@ -1,10 +1,18 @@
 """Ids on lists: whole, of their own service, and never names."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.policy.access import Roll, is_heard_in_group, is_listed, is_named, person_id
+from homarus.channels.roster import find_traits
+from homarus.policy import access
+from homarus.policy.access import Roll, is_heard_in_group
+
+person_id = partial(access.person_id, find_traits=find_traits)
+is_named = partial(access.is_named, find_traits=find_traits)
+is_listed = partial(access.is_listed, find_traits=find_traits)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from homarus.channels.roster import find_traits
 from homarus.config.channels import AccountSettings
 from homarus.core.message import Address
 from homarus.policy.decide import Rules
@@ -15,7 +16,8 @@ NO_EXEC = Rules(deny=("exec",))
 
 def rules(groups: Mapping[str, Any], sender: str = "42", chat: str = "-1") -> Rules | None:
     settings = AccountSettings.model_validate({"groups": groups})
-    return tool_rules(find_room(settings, Address("telegram", chat)), "telegram", sender)
+    room = find_room(settings, Address("telegram", chat), find_traits)
+    return tool_rules(room, "telegram", sender, find_traits)
 
 
 def test_a_group_that_says_nothing_of_tools_takes_none_away() -> None:

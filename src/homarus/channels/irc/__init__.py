@@ -10,12 +10,13 @@ from typing import Final
 
 from homarus.channels.base import Channel, Place
 from homarus.channels.irc.settings import Settings
+from homarus.channels.irc.traits import TRAITS
 
-LABEL: Final = "IRC"
+LABEL: Final = TRAITS.title
 
 log = logging.getLogger(__name__)
 
-__all__ = ["LABEL", "Settings", "create"]
+__all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
 def create(place: Place, settings: Settings) -> Channel:

@@ -35,7 +35,9 @@ from homarus.channels.irc.presence import (
     overhead,
 )
 from homarus.channels.irc.settings import TEXT_LIMIT, Settings
+from homarus.channels.irc.traits import TRAITS
 from homarus.channels.irc.wire import Pace, connected
+from homarus.channels.roster import find_traits
 from homarus.core.errors import ChannelAuthFailed, SendFailed
 from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Address, Inbound, Occasion, Outbound
@@ -63,7 +65,7 @@ class IrcChannel:
         most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
         limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, most)
         retry = Retry.as_set(settings.common.retry)
-        self.capabilities = Capabilities(limit, "byte", "irc", by_line=True, retry=retry)
+        self.capabilities = Capabilities(limit, "byte", TRAITS.dialect, by_line=True, retry=retry)
         self._held: deque[Inbound] = deque()
         self._presence: Presence | None = None
         self._change = asyncio.Event()
@@ -170,7 +172,7 @@ class Hearing:
         common = settings.common
         lists = [common.allow_from, common.group_allow_from]
         lists += [group.allow_from or () for group in common.groups.values()]
-        entries = (person_id("irc", entry) for each in lists for entry in each)
+        entries = (person_id("irc", entry, find_traits) for each in lists for entry in each)
         self._listed = {self._folded(entry): entry for entry in entries}
         self._numbers = itertools.count(1)
 

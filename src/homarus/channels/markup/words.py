@@ -6,7 +6,7 @@ from html import unescape
 from html.parser import HTMLParser
 from typing import Final
 
-from homarus.channels.base import Dialect
+from homarus.core.channel_traits import Dialect
 
 _TAG = re.compile(r"<[^<>]*>")
 _IRC_FORMAT = re.compile(r"\x03\d{0,2}(?:,\d{1,2})?|[\x00-\x1f]")

@@ -19,20 +19,14 @@ from homarus.channels.matrix.events import MESSAGE, Ear, Said
 from homarus.channels.matrix.login import Login
 from homarus.channels.matrix.reader import Reader
 from homarus.channels.matrix.settings import MEDIA_MAX_MB, TEXT_LIMIT, Settings
+from homarus.channels.matrix.traits import TRAITS
 from homarus.core.errors import SendFailed
-from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Address, Media, Outbound
 from homarus.core.tasks import task_group
 
 READY_S: Final = 10.0  # how long a message waits for us to be signed in
 TYPING_S: Final = 20.0
 REACTION: Final = "m.reaction"
-
-
-def create(place: Place, settings: Settings) -> "Matrix":
-    """An account, not signed in yet; ConfigError when it does not say how to."""
-    env = place.env if place.account == DEFAULT_ACCOUNT else {}
-    return Matrix(place, settings.completed(place.channel, env))
 
 
 class Matrix:
@@ -45,7 +39,7 @@ class Matrix:
         self._max_bytes = int((settings.common.media_max_mb or MEDIA_MAX_MB) * 1024 * 1024)
         self.capabilities = Capabilities(
             text_limit=settings.common.text_chunk_limit or TEXT_LIMIT,
-            dialect="matrix",
+            dialect=TRAITS.dialect,
             idempotent=True,
             media_max_bytes=self._max_bytes,
             typing_s=TYPING_S,

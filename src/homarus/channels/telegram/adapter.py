@@ -36,6 +36,7 @@ from homarus.channels.telegram.settings import (
     find_token,
     listed_commands,
 )
+from homarus.channels.telegram.traits import TRAITS
 from homarus.core.errors import ChannelError, MediaTooLarge, StoreError
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 
@@ -50,11 +51,6 @@ _STALE_MS: Final = 6 * 24 * 3600 * 1000
 _SENT_KEPT: Final = 2_000
 
 
-def create(place: Place, settings: Settings) -> "Telegram":
-    """A bot, connected to nothing yet; ConfigError when its token is missing."""
-    return Telegram(place, settings)
-
-
 class Telegram:
     """One bot. See channels/base for what each method promises."""
 
@@ -63,7 +59,7 @@ class Telegram:
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
             unit="utf16",
-            dialect="telegram",
+            dialect=TRAITS.dialect,
             caption_limit=CAPTION_UNITS,
             media_max_bytes=settings.media_max_bytes,
             typing_s=TYPING_S,

@@ -12,6 +12,7 @@ from homarus.agent.prompt import files
 from homarus.agent.prompt.files import MAX_BYTES, FileState
 from homarus.agent.prompt.identity_file import find_identity, write_identity
 from homarus.agent.workspace import seed
+from homarus.channels.roster import find_traits
 from homarus.config.load import load
 from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.write import write
@@ -71,7 +72,7 @@ async def create(call: Call, params: CreateParams) -> Json:
     seed(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
     new = roster.Newcomer(agent, name, params.workspace)
-    await _edit(call, lambda tree: roster.add_agent(tree, new))
+    await _edit(call, lambda tree: roster.add_agent(tree, new, find_traits))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
