@@ -100,7 +100,7 @@ def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> di
     return {one.path: one.snippet for one in results}
 
 
-def test_a_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     found = cited(place, qmd, "boat mast")
     assert list(found) == ["qmd/memory-dir/2026-01-01.md"]
@@ -118,13 +118,13 @@ def test_a_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -
     assert Path(status.database).is_file() and not status.dirty
 
 
-def test_a_question_of_which_no_file_has_every_word_is_answered(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_question_without_file_of_all_words_is_answered(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     found = cited(place, qmd, "Where on earth does Ada live, with or without a xylophone?")
     assert "- Ada lives in Lisbon since 2024." in found["qmd/memory-root/MEMORY.md"]
 
 
-def test_what_looks_like_an_option_or_a_query_language_is_words(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_option_like_query_is_searched_as_words(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     for text in ("-mast", "mast --full --all", '"mast'):
         assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, text), text
@@ -132,9 +132,7 @@ def test_what_looks_like_an_option_or_a_query_language_is_words(indexed: tuple[P
         cited(place, qmd, text)
 
 
-def test_a_change_is_found_after_an_update_and_cited_as_it_is_before(
-    place: Place, qmd: Qmd
-) -> None:
+def test_qmd_changed_file_is_found_after_update(place: Place, qmd: Qmd) -> None:
     write(place, "MEMORY.md", "- A new line.\n- Another.\n- Ada lives in Porto since 2026.\n")
     assert "Porto" in cited(place, qmd, "Ada")["qmd/memory-root/MEMORY.md"]
     report = qmd.sync(force=True)
@@ -146,7 +144,7 @@ def test_a_change_is_found_after_an_update_and_cited_as_it_is_before(
     assert qmd.sync(force=True).removed == ("qmd/memory-root",)
 
 
-def test_links_lead_nowhere(place: Place, qmd: Qmd, tmp_path: Path) -> None:
+def test_qmd_symlinks_are_not_followed(place: Place, qmd: Qmd, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x.md").write_text("A zeppelin boat.\n", encoding="utf-8")
@@ -160,14 +158,14 @@ def test_links_lead_nowhere(place: Place, qmd: Qmd, tmp_path: Path) -> None:
     assert len(cited(place, qmd, "boat")) == 3
 
 
-def test_only_what_a_conversation_may_see(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_search_is_limited_to_visible_notes(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     assert list(cited(place, qmd, "boat", view_for(GROUP))) == ["qmd/memory-dir/shared/rules.md"]
     assert cited(place, qmd, "Ada", view_for(GROUP)) == {}
     assert len(cited(place, qmd, "boat", view_for(KEY))) == 3
 
 
-def test_collections_of_the_config_come_change_and_go(
+def test_qmd_configured_collections_are_added_changed_and_removed(
     program: QmdProgram, place: Place, tmp_path: Path
 ) -> None:
     write(place, "Docs & Co/one.md", "The anchor is rusty.\n")
@@ -192,7 +190,7 @@ def test_collections_of_the_config_come_change_and_go(
     ]
 
 
-def test_a_project_file_in_the_workspace_is_not_obeyed(place: Place, tmp_path: Path) -> None:
+def test_qmd_project_file_in_workspace_is_ignored(place: Place, tmp_path: Path) -> None:
     hook = f"    update: touch {tmp_path}/obeyed\n"
     local = f"collections:\n  memory-dir:\n    path: {tmp_path}\n    pattern: '**/*.md'\n{hook}"
     for base in (place.workspace, tmp_path, place.agent_folder):
@@ -205,7 +203,7 @@ def test_a_project_file_in_the_workspace_is_not_obeyed(place: Place, tmp_path: P
     assert not list(tmp_path.rglob(".qmd/index.sqlite"))
 
 
-def test_past_conversations_are_found_by_those_who_took_part(
+def test_qmd_past_sessions_are_found_by_participants(
     program: QmdProgram, place: Place, tmp_path: Path
 ) -> None:
     place.transcripts.mkdir(parents=True)
@@ -225,14 +223,14 @@ def test_past_conversations_are_found_by_those_who_took_part(
     assert found.source == "sessions" and "User: I bought a red kayak." in found.snippet
 
 
-def test_a_damaged_index_is_made_anew(place: Place, qmd: Qmd) -> None:
+def test_qmd_damaged_index_is_rebuilt(place: Place, qmd: Qmd) -> None:
     index = Path(qmd.status().database)
     index.write_bytes(b"this is not a database, and long enough to be sure of it" * 100)
     assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, "mast")
 
 
 @pytest.mark.parametrize("mode", ["query", "vsearch"])
-def test_a_mode_that_needs_a_model_falls_back_where_there_is_none(
+def test_qmd_mode_without_model_falls_back(
     program: QmdProgram, place: Place, tmp_path: Path, mode: str
 ) -> None:
     now = place_of(program, tmp_path, searchMode=mode)
@@ -245,7 +243,7 @@ def test_a_mode_that_needs_a_model_falls_back_where_there_is_none(
     assert "qmd embed" in answer.fallback.why or "qmd query" in answer.fallback.why
 
 
-def test_the_memory_of_an_agent_searches_and_reads_by_it(place: Place) -> None:
+def test_qmd_agent_memory_searches_and_reads(place: Place) -> None:
     async def main() -> None:
         memory = AgentMemory(place)
         try:
@@ -261,7 +259,7 @@ def test_the_memory_of_an_agent_searches_and_reads_by_it(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_one_that_needs_a_newer_node_falls_back(program: QmdProgram, place: Place) -> None:
+def test_qmd_needing_newer_node_falls_back(program: QmdProgram, place: Place) -> None:
     old = place.home / "old"
     old.mkdir()
     (old / "node").write_text("#!/bin/sh\necho 'SyntaxError: too old' >&2\nexit 1\n")
