@@ -1,7 +1,7 @@
-"""Who is heard in a chat: who is on a list, whether a message is meant for us, who gives orders.
+"""Decide access by allowlists and mentions.
 
-Pure: a channel says what it knows about a message, the config what it asks for. People are told
-apart by the ids of their service, compared whole. A name is never an id: anybody can take one.
+Senders are identified by the ids of their service, compared completely. A name is never an id:
+other people can take it.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _MAX_ID_CHARS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """One list of people: whether it is set at all, and whether the sender is on it."""
+    """Whether an allowlist is set, and whether it has the sender."""
 
     is_set: bool
     has_sender: bool
@@ -66,11 +66,11 @@ def is_heard_in_group(
     *,
     group: Literal["", "by-id", "by-star"],
 ) -> bool:
-    """Whether somebody in a group is heard, once they speak to us.
+    """Return whether a sender in a group is answered when addressing us.
 
-    `group` is how the config names the group, if at all. `people` is the list that holds there,
-    None when there is none: then everybody is heard in a group that is named by its id, and nobody
-    in one that is there by `*` alone, into which any stranger could invite us.
+    `group` is how the config names the group, if at all. `people` is the allowlist that applies,
+    None when there is none: then every sender is answered in a group named by its id, and none in a
+    group admitted by `*` alone, as anyone could invite the bot there.
     """
     if policy == "disabled" or (people is not None and not people.has_sender):
         return False
@@ -81,10 +81,10 @@ def is_heard_in_group(
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """What is known of how a message of a group addresses us.
+    """How a group message addresses us.
 
-    `detectable` is False where the service does not tell mentions, `implied` says that it answers
-    us, `elsewhere` that somebody is mentioned.
+    `detectable` is False where the service does not report mentions, `implied` says that it replies
+    to us, `elsewhere` that it mentions another user.
     """
 
     required: bool = True
@@ -95,26 +95,26 @@ class Mention:
 
 
 def is_addressed(mention: Mention) -> bool:
-    """Whether it speaks to us, by name or as an answer."""
+    """Return whether the message addresses us, by mention or as a reply."""
     return mention.mentioned or mention.implied
 
 
 def is_passed_over(mention: Mention) -> bool:
-    """Whether it is none of our business: we can tell that it does not speak to us."""
+    """Return whether a mention is required, can be detected, and is missing."""
     return mention.required and mention.detectable and not is_addressed(mention)
 
 
 def is_order(mention: Mention, *, is_command: bool, may_command: bool) -> bool:
-    """Whether it needs no mention: a command to nobody else, by somebody who may give one."""
+    """Return whether it is a command by an authorised sender that needs no mention."""
     unnamed = mention.required and not mention.mentioned and not mention.elsewhere
     return unnamed and is_command and may_command
 
 
 def may_command(rolls: Iterable[Roll], *, grouped: bool, otherwise: Ungrouped = "allow") -> bool:
-    """Whether a sender's commands are obeyed: one of the lists that are set must have them.
+    """Return whether a sender may command: one of the lists that are set must have them.
 
-    Without access groups (`grouped`), `otherwise` decides: `configured` asks the lists if there
-    are any.
+    Without access groups (`grouped`), `otherwise` decides: `configured` checks the lists if any is
+    set.
     """
     called = [roll for roll in rolls if roll.is_set]
     on_one = any(roll.has_sender for roll in called)

@@ -1,7 +1,6 @@
-"""What the config says of one group: by its id, by `*` for all of them, by its topic.
+"""Resolve the settings of one group: by its id, by `*` for all groups, by topic.
 
-Pure. Whoever asks gets the same answer: who is heard there, what the agent is told of it, and
-which tools it may use for whom.
+Access control, the prompt and the tool policy use the same result.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +12,7 @@ from homarus.policy import access
 from homarus.policy.decide import Rules
 from homarus.policy.groups import expand
 
-if TYPE_CHECKING:  # who has no channels does not load what their settings are
+if TYPE_CHECKING:  # not imported without channels
     from homarus.config.channels import AccountSettings, GroupSettings, GroupTools, TopicSettings
 
 
@@ -33,14 +32,14 @@ class Room:
 
     @property
     def layers(self) -> "tuple[TopicSettings, ...]":
-        """What holds, the most specific first."""
+        """The settings that apply, the most specific first."""
         return tuple(one for one in (self.topic, self.group or self.usual) if one)
 
 
 def find_room(
     settings: "AccountSettings", here: Address, find_traits: FindTraits, *, parent: str = ""
 ) -> Room:
-    """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
+    """Return a group's settings, or its parent's where a thread has its own chat."""
     groups, channel = settings.groups, here.channel
 
     def normalize(name: str) -> str:
@@ -56,10 +55,10 @@ def find_room(
 
 
 def tool_rules(room: Room, channel: str, sender: str, find_traits: FindTraits) -> Rules | None:
-    """Which tools may be used for somebody in a group, on top of the agent's own rules.
+    """Return the tool rules for a sender in a group, in addition to the agent's own.
 
-    What is said of the person counts, else what is said of everybody by `*`, else of the group; a
-    group that says nothing of tools is like those that are not listed.
+    Rules of the sender win, else those of `*`, else those of the group; a group without tool rules
+    uses those of the `*` group.
     """
     for layer in (room.group, room.usual):
         if layer is None:
@@ -79,6 +78,6 @@ def tool_rules(room: Room, channel: str, sender: str, find_traits: FindTraits) -
 
 
 def _rules(tools: "GroupTools") -> Rules:
-    """`alsoAllow` adds to `allow`; alone it takes nothing away, as nothing is kept out then."""
+    """Convert tool settings; `alsoAllow` adds to `allow`, and alone restricts nothing."""
     allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
     return Rules(allow=expand(allow), deny=expand(tools.deny))

@@ -1,9 +1,9 @@
-"""Markdown as each chat service shows it: one tree, pure renderers, messages that fit.
+"""Render markdown in the dialect of each chat service, split into messages.
 
-The model writes markdown. A text becomes a tree (tree.py), the tree a stream of words and marks
-(flow.py, page.py), and the stream messages in the service's dialect (split.py; html.py, lines.py).
-Each message is well-formed by itself; what is no markup of ours is shown as words, and calls
-nobody. The parser is loaded with the first text.
+The model writes markdown. A text is parsed to a tree (tree.py), laid out as a stream of text and
+marks (text_layout.py, html_layout.py), and split into messages of the dialect (split.py;
+html_dialects.py, text_dialects.py). Each message is well-formed; what is no markup of ours is shown
+as text and mentions no one. The parser is imported with the first text.
 """
 
 from typing import Literal, TypeAlias
@@ -18,7 +18,7 @@ Tables: TypeAlias = Literal["off", "bullets", "code"]
 
 @dataclass(frozen=True, slots=True)
 class SignalStyle:
-    """Where a style holds, in UTF-16 units; its name as Signal spells it."""
+    """A style and its range in UTF-16 units; its name as Signal spells it."""
 
     start: int
     length: int
@@ -27,7 +27,7 @@ class SignalStyle:
 
 @dataclass(frozen=True, slots=True)
 class SignalText:
-    """Signal has no markup: a text, and beside it what is bold."""
+    """A text for Signal, which has no markup, and its styles."""
 
     text: str
     styles: tuple[SignalStyle, ...]

@@ -1,4 +1,4 @@
-"""The words alone of a text that is already in a dialect."""
+"""Extract the plain text of a text that is already in a dialect."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ _LINES: Final = frozenset({"li", "tr", "br", "hr", "blockquote"})
 
 
 def _telegram_words(html: str) -> str:
-    """Telegram counts these; addresses are left out, so what fitted still fits."""
+    """Return the text that Telegram counts; without addresses, so it still fits."""
     return unescape(_TAG.sub("", html))
 
 
@@ -29,7 +29,7 @@ def _irc_words(text: str) -> str:
 
 
 def _matrix_words(html: str) -> str:
-    """For those who are shown no HTML: with bullets, numbers and addresses."""
+    """Return the text for clients without HTML, with bullets, numbers and addresses."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
