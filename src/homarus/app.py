@@ -20,12 +20,14 @@ from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
 from homarus.channels.front import Front
 from homarus.channels.mail import Mailbox
+from homarus.channels.roster import find_traits
 from homarus.config.load import Loaded, load
 from homarus.config.log import set_up
 from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.zone import day_in, zone_name
 from homarus.core.bus import Bus
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError
 from homarus.core.keys import agent_of, store_key
@@ -73,6 +75,7 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
+        self.find_traits: FindTraits = find_traits
         config, env = (lambda: self.loaded.config), (lambda: self.loaded.env)
         self.memories = Remembering(config, paths, env, store=store, group=group, clock=clock)
         self._cast = Cast(
@@ -151,6 +154,7 @@ class App:
             config=config,
             present=self.front.live.show,
             mail=self.mail,
+            find_traits=find_traits,
         )
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
@@ -219,7 +223,7 @@ class App:
         agent, last_ms = self.agent(agent_of(key)), self.sessions.last_ms(key)
         if last_ms is None:  # a conversation begins
             self.memories.touch(agent)
-        text = hear(agent, key, inbound, last_ms)
+        text = hear(agent, key, inbound, last_ms, find_traits)
         return text if inbound.address.channel == "cli" else self.notices.take_before(key, text)
 
     async def session(self, key: str) -> Session:

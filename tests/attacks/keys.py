@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from homarus.channels.roster import find_traits
 from homarus.core import keys
 from homarus.core.errors import HomarusError, UserError
 from homarus.core.message import ToolCall
@@ -83,6 +84,7 @@ def _chat_key(told: dict[str, Any]) -> str:
         "" if peer is None else str(peer),
         account=told.get("account"),
         scope=told.get("dm_scope", "main"),
+        traits=find_traits(told["channel"]),
     )
     return keys.thread_key(key, told.get("thread"))
 

@@ -25,6 +25,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.reply.shaping import shape_reply
 from homarus.agent.run import Outcome, Runner
 from homarus.agent.spend import Spend
+from homarus.channels.roster import find_traits
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import StoreError
@@ -114,6 +115,7 @@ class Life:
         registry = Registry([self._slow(), self._ask()])
         agent = Agent("main", "Ada", world.folder, model="p/m")
         runner = Runner(
+            find_traits=find_traits,
             sessions=sessions,
             store=store,
             bus=Bus(),

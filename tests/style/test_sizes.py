@@ -19,7 +19,7 @@ PACKAGE_LINES = {
     "": 380,
     "agent": 9_400,
     "channels": 11_500,
-    "cli": 5_600,
+    "cli": 5_800,
     "gateway": 8_600,
     "config": 4_700,
     "core": 2_800,

@@ -17,6 +17,7 @@ from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
 from homarus.agent.reply import text as replies
 from homarus.channels import chunk, markup
+from homarus.channels.roster import find_traits
 from homarus.config import edit, frontmatter, refs, schema, zone
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
@@ -100,6 +101,7 @@ def _peer_key(ask: Json) -> Json:
         account=ask.get("accountId"),
         scope=ask.get("dmScope", "main"),
         main=ask.get("mainKey"),
+        traits=find_traits(ask["channel"]),
         identity_links=ask.get("identityLinks"),
     )
 
@@ -124,6 +126,7 @@ def _agent_route(ask: Json) -> Json:
             ask.get("guildId") or "",
             ask.get("teamId") or "",
             tuple(ask.get("memberRoleIds", ())),
+            traits=find_traits(ask["channel"]),
         ),
     )
     return {

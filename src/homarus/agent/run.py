@@ -24,6 +24,7 @@ from homarus.agent.tally import Call, Tallied, spent
 from homarus.config.schema import Config
 from homarus.config.zone import day_in
 from homarus.core.bus import Bus
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.errors import (
     HomarusError,
@@ -165,13 +166,14 @@ class Runner:
         spend: Spend,
         hooks: Hooks,
         shape: MakeShape,
+        find_traits: FindTraits,
         config: Callable[[], Config] = Config,
         present: Present = lambda _asked, _run, _look, _interval_s: None,
         mail: Mail | None = None,
         fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True,
         grace_s: float = GRACE_S,
     ) -> None:
-        self._fresh, self._config = fresh, config
+        self._fresh, self._config, self._find_traits = fresh, config, find_traits
         self._present, self._mail = present, mail
         self._watchdog, self._grace_s, self._spend = watchdog, grace_s, spend
         self._views, self._hooks, self._shape = Views(), hooks, shape
@@ -431,12 +433,14 @@ class Runner:
         config, group = self._config(), kind_of(session.key) == "group"
         if not asked or asked[0].address.channel not in config.channels:
             here = last_chat(session.record.data)
-            chat = chat_of(config, here, group=group)
+            chat = chat_of(config, here, find_traits=self._find_traits, group=group)
             return with_memory(chat, config, session.key, here.channel, group=group)
         group = group or any(one.occasion.kind != "direct" for one in asked)
         senders, parent = [one.sender for one in asked], asked[0].occasion.parent
         here = asked[0].address
-        chat = chat_of(config, here, senders, group=group, parent=parent)
+        chat = chat_of(
+            config, here, senders, find_traits=self._find_traits, group=group, parent=parent
+        )
         return with_memory(chat, config, session.key, here.channel, group=group)
 
     async def _talk(

@@ -1,8 +1,9 @@
-"""The front of the house: everything between chat services and the sessions, put together.
+"""Compose everything between the chat services and the sessions.
 
-In: adapter → intake → porter (routing, gate, files) → journal → `put`. Out: parcels → courier →
-adapter. Beside them, live: the typing sign, drafts, reactions. Who lets messages in is called
-when the first one comes: until then, and for who has no channels, nothing of it is loaded.
+Inbound: adapter → inbound pipeline → admission (routing, access control, media) → journal →
+`submit`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
+indicator, drafts, reactions. Admission is imported with the first message, so that a program
+without channels does not load it.
 """
 
 import asyncio
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """Every channel of a config, at work once the switchboard is.
+    """All channels of a config, started by the channel controller.
 
-    `called` says an agent's name and emoji.
+    `called` returns an agent's name and emoji.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Front:
         return self.switchboard.channel(channel, account)
 
     def _sent(self, message: Outbound, error: str) -> None:
-        """A parcel arrived, or was given up."""
+        """Handle a record that was delivered or is dead."""
         if not error:
             if self._door:
                 self._door[0].answered(message.address)

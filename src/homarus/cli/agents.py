@@ -10,6 +10,7 @@ import click
 
 from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
 from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import (
     bind_command,
     bindings_command,
@@ -130,7 +131,7 @@ def add(
         agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
         bindings=bind,
     )
-    write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new))
+    write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     seed(folder)
     if as_json:
         told = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}

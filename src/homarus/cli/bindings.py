@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from homarus.channels.roster import find_traits
 from homarus.cli.reach import Reach, as_json_option, find_own, warn
 from homarus.cli.settings import Changed, work
 from homarus.config.binding_edits import (
@@ -85,7 +86,10 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
     owner = known_agent(config, agent) if agent else default_agent(config)
     matches = _matches(config, named, which)
     found = work(
-        Reach(), lambda settings: settings.change(lambda tree: add_bindings(tree, owner, matches))
+        Reach(),
+        lambda settings: settings.change(
+            lambda tree: add_bindings(tree, owner, matches, find_traits)
+        ),
     )
     _tell(owner, "answers", describe_matches(matches), found, as_json=as_json)
     for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
@@ -110,7 +114,7 @@ def unbind_command(
 
     def edit(tree: dict[str, Json]) -> Json:
         nonlocal gone
-        changed, gone = remove_bindings(tree, owner, matches)
+        changed, gone = remove_bindings(tree, owner, matches, find_traits)
         return changed
 
     found = work(Reach(), lambda settings: settings.change(edit))

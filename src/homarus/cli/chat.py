@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import click
 
-from homarus.channels.terminal import Lines, View, colour_wanted
 from homarus.cli.desk import Desk, open_desk
 from homarus.cli.reach import Reach, reach_options
+from homarus.cli.terminal import LineReader, TerminalView, colour_wanted
 from homarus.core.errors import HomarusError
 from homarus.core.text import reveal
 from homarus.tools.tool import Question, nobody
@@ -38,11 +38,11 @@ def command(
 async def _chat(
     agent_id: str | None, session_key: str | None, model: str | None, reach: Reach, *, local: bool
 ) -> None:
-    view = View(sys.stdout, colour=colour_wanted(sys.stdout))
-    lines = Lines()
+    view = TerminalView(sys.stdout, colour=colour_wanted(sys.stdout))
+    lines = LineReader()
 
     async def ask(question: Question) -> bool:
-        view.note(f"{question.title}\n{reveal(question.detail)}")
+        view.notice(f"{question.title}\n{reveal(question.detail)}")
         answer = await lines.read("Allow? [y/N] ")
         return (answer or "").strip().lower() in {"y", "yes"}
 
@@ -53,7 +53,7 @@ async def _chat(
         local=local,
         ask=ask if lines.interactive else nobody,
         show=view.show,
-        warn=view.note,
+        warn=view.notice,
     )
     async with opened as desk:
         chat = Chat(desk, view, lines)
@@ -65,15 +65,15 @@ async def _chat(
 class Chat:
     """One conversation at the terminal."""
 
-    def __init__(self, desk: Desk, view: View, lines: Lines) -> None:
+    def __init__(self, desk: Desk, view: TerminalView, lines: LineReader) -> None:
         self._desk, self._view, self._lines = desk, view, lines
 
     async def run(self) -> None:
         """Read, answer, repeat, until there is nothing more to read."""
         status = await self._desk.status()
-        self._view.note(f"{status.model} ({status.why}) · /help for commands")
+        self._view.notice(f"{status.model} ({status.why}) · /help for commands")
         if status.note:
-            self._view.note(status.note)
+            self._view.notice(status.note)
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError, RuntimeError):  # no signal handlers on this platform
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -91,13 +91,13 @@ class Chat:
         """A line: words for the agent, or a command, which the program itself answers."""
         answer = await self._desk.say(line)
         if answer.aborted:
-            self._view.note("stopped.")
+            self._view.notice("stopped.")
         elif not answer.text.strip():
-            self._view.note("(the model gave no answer)")
+            self._view.notice("(the model gave no answer)")
         if line == "/help":
-            self._view.note(LEAVING)
+            self._view.notice(LEAVING)
         for failed in self._view.attempts if line == "/status" else ():
-            self._view.note(f"Failed: {failed.provider}/{failed.model}: {failed.error}")
+            self._view.notice(f"Failed: {failed.provider}/{failed.model}: {failed.error}")
 
     async def model(self, ref: str) -> None:
         """Use another model for this conversation."""
@@ -106,8 +106,8 @@ class Chat:
     def _failed(self, error: HomarusError) -> None:
         self._view.error(f"⚠ {error.message}")
         if error.fix:
-            self._view.note(f"→ {error.fix}")
+            self._view.notice(f"→ {error.fix}")
 
     def _interrupt(self) -> None:
         if not self._desk.abort():
-            self._view.note("Nothing is running; /quit or Ctrl-D leaves.")
+            self._view.notice("Nothing is running; /quit or Ctrl-D leaves.")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import click
 
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import check_channel, open_own
 from homarus.cli.reach import as_json_option
 from homarus.config.binding_edits import parse_peer
@@ -55,6 +56,7 @@ def explain_command(
         guild=guild.strip(),
         team=team.strip(),
         roles=roles,
+        traits=find_traits(asked.channel),
     )
     lines, routes = explain(loaded.config, asked), find_routes(loaded.config, asked)
     if not as_json:

@@ -4,6 +4,7 @@ An operator of a personal gateway may name all. Who comes for one agent, or as o
 to that agent, or to their own conversation with it: a key in a request is a wish, not a right.
 """
 
+from homarus.channels.roster import find_traits
 from homarus.core.errors import InvalidRequest
 from homarus.core.keys import LITERAL_KEYS, parse_agent_key, peer_id
 from homarus.core.text import one_line
@@ -31,4 +32,4 @@ class Bounds:
 
 def _is_own(rest: str, peer: str) -> bool:
     channel, _, own = f":{rest}".rpartition(":direct:")
-    return bool(own) and own == peer_id(channel.strip(":").partition(":")[0], peer)
+    return bool(own) and own == peer_id(peer, find_traits(channel.strip(":").partition(":")[0]))

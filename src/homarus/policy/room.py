@@ -5,6 +5,7 @@ Access control, the prompt and the tool policy use the same result.
 
 from typing import TYPE_CHECKING, Literal
 
+from homarus.core.channel_traits import FindTraits
 from homarus.core.message import Address
 from homarus.core.value import dataclass
 from homarus.policy import access
@@ -32,35 +33,43 @@ class Room:
     @property
     def layers(self) -> "tuple[TopicSettings, ...]":
         """Return the settings that apply, the most specific first."""
-        return tuple(each for each in (self.topic, self.group or self.usual) if each)
+        return tuple(one for one in (self.topic, self.group or self.usual) if one)
 
 
-def find_room(settings: "AccountSettings", address: Address, parent: str = "") -> Room:
-    """Find the settings of a group by its id, or by its parent's if a thread is its own chat."""
-    groups, channel = settings.groups, address.channel
-    ids = {_group_id(channel, each): None for each in (address.chat, parent) if each}
-    by_id = {_group_id(channel, name): each for name, each in groups.items()}
-    group = next((by_id[each] for each in ids if each in by_id and each != "*"), None)
-    wildcard, thread = groups.get("*"), address.thread
-    topics = [each.topics for each in (group, wildcard) if each]
+def find_room(
+    settings: "AccountSettings", here: Address, find_traits: FindTraits, *, parent: str = ""
+) -> Room:
+    """Return a group's settings, or its parent's where a thread has its own chat."""
+    groups, channel = settings.groups, here.channel
+
+    def normalize(name: str) -> str:
+        return access.person_id(channel, name, find_traits) or name.strip()
+
+    wanted = {normalize(each): None for each in (here.chat, parent) if each}
+    by_id = {normalize(name): one for name, one in groups.items()}
+    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
+    usual, thread = groups.get("*"), here.thread
+    topics = [one.topics for one in (group, usual) if one]
     topic = next((each[thread] for each in topics if thread and thread in each), None)
-    return Room(group, wildcard, topic)
+    return Room(group, usual, topic)
 
 
-def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
-    """Return the tool rules for a sender in a group, which add to the agent's own rules.
+def tool_rules(room: Room, channel: str, sender: str, find_traits: FindTraits) -> Rules | None:
+    """Return the tool rules for a sender in a group, in addition to the agent's own.
 
-    The rules for the sender win over those for `*` as sender, and those over the group's. A group
-    without rules uses those of the group `*`.
+    Rules of the sender win, else those of `*`, else those of the group; a group without tool rules
+    uses those of the `*` group.
     """
     for layer in (room.group, room.usual):
         if layer is None:
             continue
-        by_sender = layer.tools_by_sender
-        own = (
-            each for name, each in by_sender.items() if access.is_named(channel, sender, (name,))
+        people = layer.tools_by_sender
+        named = (
+            own
+            for name, own in people.items()
+            if access.is_named(channel, sender, (name,), find_traits)
         )
-        tools = next(own, by_sender.get(access.EVERYONE))
+        tools = next(named, people.get(access.EVERYONE))
         if tools is None and "tools" in layer.model_fields_set:
             tools = layer.tools
         if tools is not None:
@@ -72,7 +81,3 @@ def _rules(tools: "GroupTools") -> Rules:
     """Make rules of the settings; `alsoAllow` only extends a non-empty `allow`."""
     allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
     return Rules(allow=expand(allow), deny=expand(tools.deny))
-
-
-def _group_id(channel: str, name: str) -> str:
-    return access.person_id(channel, name) or name.strip()

@@ -9,6 +9,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.reply.shaping import shape_reply
 from homarus.agent.run import Outcome, Runner
 from homarus.agent.spend import Spend
+from homarus.channels.roster import find_traits
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (
@@ -81,6 +82,7 @@ class Stage:
         self.stranded: list[str] = []
         self.wishes: list[Wish] = []
         self.runner = Runner(
+            find_traits=find_traits,
             sessions=self.sessions,
             store=self.store,
             bus=self.bus,

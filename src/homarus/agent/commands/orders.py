@@ -14,6 +14,7 @@ from homarus.agent.context.compact import Compaction
 from homarus.config.load import Loaded
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.errors import UserError
 from homarus.core.keys import agent_of
@@ -42,6 +43,7 @@ class Program(Protocol):
     clock: Clock
     lanes: Lanes
     hooks: Hooks
+    find_traits: FindTraits
     restart: Callable[[], None] | None
 
     def agent(self, agent_id: str) -> Agent: ...

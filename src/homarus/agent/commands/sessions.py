@@ -47,7 +47,7 @@ async def context(order: Order) -> Reply:
         fix = "list, detail or json"
         raise UserError(f"/context does not understand {one_line(order.args, 40)!r}", fix=fix)
     session = await order.session()
-    report = (await preview(order.program, order.key)).report
+    report = (await preview(order.program, order.key, order.program.find_traits)).report
     chars = sum(message_bytes(message) for message in session.messages)
     tokens = sum(message_tokens(message) for message in session.messages)
     if order.word == "json":

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from homarus.agent.prompt.facts import Citations
 from homarus.config.schema import Config
+from homarus.core.channel_traits import FindTraits
 from homarus.core.keys import chat_type_in, is_subagent
 from homarus.core.message import Address
 from homarus.core.value import dataclass
@@ -34,7 +35,13 @@ _NO_MEMORY: Final = Rules(deny=("memory_*",))
 
 
 def chat_of(
-    config: Config, here: Address, senders: Sequence[str] = (), *, group: bool, parent: str = ""
+    config: Config,
+    here: Address,
+    senders: Sequence[str] = (),
+    *,
+    find_traits: FindTraits,
+    group: bool,
+    parent: str = "",
 ) -> Chat:
     """What is set for a chat. `senders` are those whose words are answered, if they are known.
 
@@ -50,9 +57,9 @@ def chat_of(
     chat = Chat(reactions=level if level in ("minimal", "extensive") else "")
     if not group:
         return chat
-    room = find_room(settings, here, parent)
+    room = find_room(settings, here, find_traits, parent=parent)
     told = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
-    rules = [tool_rules(room, here.channel, sender) for sender in senders or ("",)]
+    rules = [tool_rules(room, here.channel, sender, find_traits) for sender in senders or ("",)]
     return Chat(
         "\n\n".join(text for text in told if text),
         chat.reactions,

@@ -9,6 +9,7 @@ from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place, PromptReport
 from homarus.config.load import Loaded
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
@@ -44,7 +45,7 @@ class Preview:
     report: PromptReport
 
 
-async def preview(program: Program, key: str) -> Preview:
+async def preview(program: Program, key: str, find_traits: FindTraits) -> Preview:
     """What the model that answers next would be told; it is not asked."""
     agent, session = program.agent(agent_of(key)), await program.session(key)
     named = session.model or agent.model
@@ -56,7 +57,8 @@ async def preview(program: Program, key: str) -> Preview:
     files = await composer.hooked_files(agent, key, program.hooks)
     here, config = last_chat(entry), program.loaded.config
     group = kind_of(key) == "group"
-    chat = with_memory(chat_of(config, here, group=group), config, key, here.channel, group=group)
+    chat = chat_of(config, here, find_traits=find_traits, group=group)
+    chat = with_memory(chat, config, key, here.channel, group=group)
     tools = chat.tools(program.tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = program.clock.now_ms()

@@ -9,7 +9,9 @@ from pydantic import Field
 from homarus.agent.prompt.identity_file import find_identity
 from homarus.agent.reply.text import parse_reply
 from homarus.agent.run import Outcome
+from homarus.channels.roster import find_traits
 from homarus.config.resolve import agent_settings, agents
+from homarus.core.channel_traits import UNKNOWN_CHANNEL
 from homarus.core.errors import InvalidRequest, Unavailable, UserError
 from homarus.core.keys import agent_of, classify, normalize_agent_id, parse_agent_key
 from homarus.core.message import Json, Usage
@@ -30,14 +32,6 @@ from homarus.store.place import is_session_id
 
 _MAX_WAIT_S = 3_600.0
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
-# Channels a client may name as a hint. Delivering to one is another matter.
-_CHANNELS = frozenset(
-    {
-        "last", "webchat", "whatsapp", "telegram", "discord", "googlechat", "slack", "signal",
-        "imessage", "msteams", "matrix", "irc", "line", "mattermost", "nextcloud-talk", "nostr",
-        "tlon", "twitch", "zalo", "zalouser", "bluebubbles", "feishu",
-    }
-)  # fmt: skip
 
 
 class Provenance(Params):
@@ -133,9 +127,13 @@ async def _known(call: Call, row: Accepted) -> Json:
     return _result(row.id, outcome)
 
 
+def _is_channel(hint: str) -> bool:
+    return hint.strip().lower() == "last" or find_traits(hint) is not UNKNOWN_CHANNEL
+
+
 def _check_hints(params: AgentParams) -> None:
     for hint in (params.channel, params.reply_channel):
-        if hint and hint.strip().lower() not in _CHANNELS:
+        if hint and not _is_channel(hint):
             raise InvalidRequest(f"invalid agent params: unknown channel: {one_line(hint, 40)}")
     if params.deliver:
         raise Unavailable("deliver: replies go to the client that asks; channels are not built")

@@ -11,6 +11,7 @@ from homarus.agent.prompt import files
 from homarus.agent.prompt.files import MAX_BYTES, FileState
 from homarus.agent.prompt.identity_file import find_identity, write_identity
 from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.channels.roster import find_traits
 from homarus.config import agent_edits
 from homarus.config.load import load
 from homarus.config.resolve import agent_settings, agents, default_agent
@@ -71,7 +72,7 @@ async def create(call: Call, params: CreateParams) -> Json:
     seed(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
     new = agent_edits.NewAgent(agent, name, params.workspace)
-    await _edit(call, lambda tree: agent_edits.add_agent(tree, new))
+    await _edit(call, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 

@@ -1,6 +1,7 @@
 """The system prompt of a conversation, and what it is made of."""
 
 from homarus.agent.prompt.preview import preview
+from homarus.channels.roster import find_traits
 from homarus.core.keys import agent_of
 from homarus.core.message import Json
 from homarus.gateway.host import Host
@@ -27,7 +28,7 @@ async def show_prompt(
 ) -> dict[str, Json]:
     """The same of any program, whether a gateway serves it or not."""
     key = host.key(asked, agent_id)
-    found = await preview(host, key)
+    found = await preview(host, key, find_traits)
     told: dict[str, Json] = {
         "sessionKey": key,
         "agentId": agent_of(key),
