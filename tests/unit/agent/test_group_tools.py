@@ -44,7 +44,7 @@ class Room(Stage):
         async def main() -> None:
             rows = await kept(asked)
             self.steering = await kept(steer)
-            outcome = await self.runner(key, rows, "all of it" if len(rows) > 1 else "")
+            outcome = await self.runs.start(key, rows, "all of it" if len(rows) > 1 else "")
             assert outcome.error is None, outcome.error
 
         asyncio.run(main())

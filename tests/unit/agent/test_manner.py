@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.reply.blocks import Chunking, Coalescing
 from homarus.agent.reply.manner import Manner, Surroundings, manner
 from homarus.config.schema import Config
 from homarus.core.message import Address
@@ -19,9 +18,7 @@ def made(config: dict[str, Any] | None = None, **known: Any) -> Manner:
 
 def test_without_settings_nothing_streams_and_nothing_is_added() -> None:
     found = made()
-    assert not found.streams and found.boundary == "text_end"
-    assert found.chunking == Chunking(800, 1_200, "paragraph")
-    assert found.coalescing == Coalescing(800, 4_000, 1.0)
+    assert not found.streams
     assert (found.verbose, found.reasoning, found.usage, found.prefix) == ("off", "off", "off", "")
     assert (found.typing, found.typing_interval_s, found.delay_ms) == ("instant", 6.0, None)
 
@@ -35,22 +32,6 @@ def test_a_channel_has_the_say_over_the_default_and_an_account_over_its_channel(
     assert not made(
         config, channel={"accounts": {"home": {"blockStreaming": True}}} | {"blockStreaming": False}
     ).streams
-
-
-def test_no_block_is_longer_than_the_service_takes() -> None:
-    config = {"agents": {"defaults": {"blockStreamingChunk": {"minChars": 900, "maxChars": 5_000}}}}
-    found = made(config, text_limit=500)
-    assert found.chunking.min_chars <= found.chunking.max_chars < 500
-    assert found.coalescing and found.coalescing.max_chars == 500
-
-
-def test_joining_is_set_by_the_channel_then_by_the_agent() -> None:
-    common = {"agents": {"defaults": {"blockStreamingCoalesce": {"minChars": 300, "idleMs": 0}}}}
-    assert made(common).coalescing == Coalescing(300, 4_000, 0.0)
-    own = {"blockStreamingCoalesce": {"minChars": 1_500, "idleMs": 2_000, "maxChars": 1_900}}
-    assert made(common, channel=own).coalescing == Coalescing(1_500, 1_900, 2.0)
-    odd = {"blockStreamingCoalesce": {"minChars": "many", "idleMs": None, "maxChars": True}}
-    assert made(common, channel=odd).coalescing == Coalescing(300, 4_000, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.books import Books
 from homarus.agent.reply.excuse import excuse
 from homarus.agent.reply.wording import EMPTY
 from homarus.agent.run import Outcome
+from homarus.agent.run_journal import RunJournal
 from homarus.config import schema
 from homarus.core.errors import (
     LeaseLost,
@@ -32,7 +32,6 @@ from homarus.core.message import (
     Wishes,
 )
 from homarus.memory.view import audience_of, folder_of
-from homarus.plugins.caller import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
 from homarus.providers.base import Delta, Provider, Request, TextDelta
@@ -83,10 +82,10 @@ def test_a_failure_on_purpose_is_an_outcome_and_nothing_is_lost(tmp_path: Path) 
 
 def test_an_aborted_run_keeps_what_was_said(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Hang())
-    outcome = stage.run(message(), also=lambda: stage.runner.abort(KEY, "r1"))
+    outcome = stage.run(message(), also=lambda: stage.runs.stop(KEY, "r1"))
     assert outcome.status == "aborted" and stage.ended[0].aborted
     assert stage.messages()[-1] == ("assistant", "I was saying")
-    assert stage.runner.live() == ()
+    assert stage.runs.active_ids() == ()
     assert (stage.row().state, stage.row().why, stage.parcels()) == ("reported", "aborted", [])
 
 
@@ -118,14 +117,14 @@ def test_a_run_the_program_ends_settles_nothing_and_is_gone_on_with(tmp_path: Pa
         row = await stage.accept(message())
         with stage.bus.subscribe() as events:
             async with asyncio.TaskGroup() as group:
-                task = group.create_task(stage.runner(KEY, [row]))
+                task = group.create_task(stage.runs.start(KEY, [row]))
                 async for event in events:
                     if isinstance(event.fact, TextAdded):
                         break
                 task.cancel()
         (left,) = await stage.store.journal.rows("running")
         assert left.entry and left.attempts == 1
-        await stage.runner(KEY, [left])
+        await stage.runs.start(KEY, [left])
 
     asyncio.run(main())
     assert stage.messages() == [("user", "hi"), ("assistant", "whole")]
@@ -136,7 +135,7 @@ def test_a_call_that_was_not_started_is_run_when_a_run_goes_on(tmp_path: Path) -
     stage = Stage(tmp_path, say("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
     row = broken_off(stage, say(call))
-    outcome = asyncio.run(stage.runner(KEY, [row]))
+    outcome = asyncio.run(stage.runs.start(KEY, [row]))
     assert outcome.text == "done" and (tmp_path / "a.txt").read_text() == "x"
     assert [role for role, _ in stage.messages()] == ["user", "assistant", "tool", "assistant"]
 
@@ -145,7 +144,7 @@ def test_a_call_that_was_started_is_not_run_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
     row = broken_off(stage, say(call), started=["c"])
-    asyncio.run(stage.runner(KEY, [row]))
+    asyncio.run(stage.runs.start(KEY, [row]))
     assert not (tmp_path / "a.txt").exists()
     assert isinstance(stage.provider, ScriptedProvider)
     (told,) = stage.provider.requests[0].messages[-1].parts
@@ -174,19 +173,16 @@ def test_a_call_stays_started_when_another_message_of_its_run_is_tried_alone(
         return found, lease
 
     row, lease = asyncio.run(part())
-    books = Books(
-        stage.store, [row], lease, pack=stage.pack, posted=lambda: None, now_ms=lambda: 4,
-        hooks=Hooks(), stranded=stage.stranded.extend,
-    )  # fmt: skip
+    journal = RunJournal(stage.services, [row], lease)
 
     async def die() -> None:
         """It is taken up, and the program ends before it has said anything."""
         session = await stage.sessions.load(KEY, "main")
-        assert await books.open_calls() == {"c"}
-        assert await session.go_on([row.entry], also=books.begin(session)) is not None
+        assert await journal.open_calls() == {"c"}
+        assert await session.go_on([row.entry], also=journal.mark_running(session)) is not None
 
     asyncio.run(die())
-    asyncio.run(stage.runner(KEY, [stage.row("r2")]))
+    asyncio.run(stage.runs.start(KEY, [stage.row("r2")]))
     assert not (tmp_path / "a.txt").exists()
     assert stage.row("r2").state == "answered"
 
@@ -199,7 +195,7 @@ def test_a_conversation_that_went_on_is_not_gone_back_to(tmp_path: Path) -> None
         await (await stage.sessions.load(KEY, "main")).reset()
 
     asyncio.run(reset())
-    outcome = asyncio.run(stage.runner(KEY, [row]))
+    outcome = asyncio.run(stage.runs.start(KEY, [row]))
     assert outcome.error is not None and stage.row().state == "reported"
 
 
@@ -210,7 +206,7 @@ def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
         row = await stage.accept(message())
         more = Inbound("2", Address("test", "1"), "ann", "and?", run_id="r2")
         stage.steering = [await stage.accept(more)]
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert stage.messages() == [
@@ -231,7 +227,7 @@ def test_an_answer_is_sent_although_what_steers_then_asks_for_none(tmp_path: Pat
     async def main() -> None:
         row = await stage.accept(message())
         stage.steering = [await stage.accept(replace(message("thanks"), id="2", run_id="r2"))]
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert stage.parcels() == ["at eight"]
@@ -243,13 +239,13 @@ def test_what_steers_a_run_that_is_stopped_before_it_is_kept_ends_with_it(tmp_pa
 
     def stop() -> None:
         stage.store.commit_s = 0.05  # what came is not kept before the stop is felt
-        stage.runner.abort(KEY)
+        stage.runs.stop(KEY)
 
     async def main() -> Outcome:
         row = await stage.accept(message())
         stage.steering = [await stage.accept(replace(message("and?"), id="2", run_id="r2"))]
         stage.steered = stop
-        return await stage.runner(KEY, [row])
+        return await stage.runs.start(KEY, [row])
 
     assert asyncio.run(main()).status == "aborted"
     assert [stage.row(id_).state for id_ in ("r1", "r2")] == ["reported", "reported"]
@@ -262,12 +258,12 @@ def test_a_run_whose_end_cannot_be_written_down_is_not_forgotten(tmp_path: Path)
     async def main() -> None:
         row = await stage.accept(message())
         stage.store.fails = True
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert stage.stranded == ["r1"] and stage.row().state == "accepted"
     stage.store.fails = False
-    asyncio.run(stage.runner(KEY, [stage.row()]))
+    asyncio.run(stage.runs.start(KEY, [stage.row()]))
     assert stage.row().state == "answered" and stage.parcels() == ["first"]
 
 
@@ -324,7 +320,7 @@ def test_what_a_hook_keeps_back_takes_nothing_else_with_it(tmp_path: Path) -> No
         return [Parcel(f"{run}:{at}", run, inbound.address, part, 0, 10) for at, part in parts]
 
     stage = Stage(tmp_path, say("a b", ToolCall("c", "ls", {})), say("c d"))
-    stage.runner._pack = pack
+    stage.replace_services(build_reply=pack)
     stage.hooks.register(Censor(), "censor")
     assert stage.run(message()).status == "answered"
     assert stage.parcels() == ["c", "d"]
@@ -335,7 +331,7 @@ def test_a_run_that_is_over_but_for_its_report_can_no_longer_be_stopped(tmp_path
     class Stopper:
         @hook
         def message_sending(self) -> None:
-            stage.runner.abort(KEY)
+            stage.runs.stop(KEY)
 
     stage = Stage(tmp_path, Overloaded("busy"))
     stage.hooks.register(Stopper(), "stopper")
@@ -353,7 +349,7 @@ def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> Non
             unit.settle(["r1"], Lease("", 2**62), "reported", at_ms=2, why="by another")
         return stage.provider, Model("p", "m")
 
-    stage.runner._connect = connect
+    stage.replace_services(connect=connect)
     outcome = stage.run(message())
     assert isinstance(outcome.error, LeaseLost)
     assert (stage.row().why, stage.messages(), stage.parcels()) == ("by another", [], [])
@@ -380,8 +376,8 @@ def test_a_run_that_does_not_stop_when_told_is_given_up_and_its_lane_is_free(
         first = await stage.accept(message(wishes=Wishes(timeout_s=0.02)))
         again = Inbound("2", Address("test", "1"), "ann", "again", run_id="r2")
         second = await stage.accept(again)
-        stuck = await stage.runner(KEY, [first])
-        answered = await stage.runner(KEY, [second])
+        stuck = await stage.runs.start(KEY, [first])
+        answered = await stage.runs.start(KEY, [second])
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()  # and now it ends
             await asyncio.wait([task])
@@ -492,7 +488,7 @@ def test_a_compaction_a_person_wants_leaves_its_rows_too_and_hooks_see_it(tmp_pa
     stage.hooks.register(Watcher(), "watcher")
     for name in ("r1", "r2"):
         stage.run(Inbound(name, Address("t", "1"), "ann", "word " * 900, run_id=name))
-    asyncio.run(stage.runner.compact(KEY))
+    asyncio.run(stage.runs.compact_session(KEY))
     runs = [row.run for row in asyncio.run(stage.store.spent())]
     assert runs[-1] == f"compact:{KEY}" and runs[:2] == ["r1", "r2"]
     assert seen == [("before", 4), ("after", len(stage.messages()))] and stage.hooks.failures == ()

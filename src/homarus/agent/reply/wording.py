@@ -7,7 +7,6 @@ from homarus.core.message import Usage
 from homarus.sessions.levels import UsageDisplay
 
 EMPTY = "The model gave an empty answer. Ask again, or choose another model."
-AGAIN = "↻ The answer broke off and begins again:"
 COMPACTED = "🧹 Auto-compaction complete"
 
 _VARIABLE = re.compile(r"\{([A-Za-z][\w.]{0,40})\}")
