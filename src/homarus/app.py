@@ -206,13 +206,8 @@ class App:
             return None
         from homarus.agent.reply.builder import make_reply_builder  # only to answer a chat
 
-        return make_reply_builder(
-            self.loaded.config,
-            session,
-            inbound,
-            thinking=thinking,
-            new_session_id=new_session_id,
-        )
+        given = {"thinking": thinking, "new_session_id": new_session_id}
+        return make_reply_builder(self.loaded.config, session, inbound, **given)
 
     def _is_mute(self, key: str, inbound: Inbound) -> bool:
         """Whether a chat is told nothing; a session that was not at hand says nothing itself."""

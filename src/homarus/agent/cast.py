@@ -1,7 +1,8 @@
 """The cast: every agent with its workspace in place and its tools at hand, made when asked for."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, make_agent, who_says
@@ -10,15 +11,11 @@ from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings, entry_of
 from homarus.config.schema import Config
 from homarus.policy.decide import decide
-from homarus.tools.builtin import files as file_tools
-from homarus.tools.builtin import search as search_tools
-from homarus.tools.builtin.exec import Unboxed, exec_tool
 from homarus.tools.registry import Registry
+from homarus.tools.sources import ToolSourceContext, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import Remembers
-
-_UNBOXED: Final[dict[str, Unboxed]] = {"off": "all", "non-main": "main", "all": "none"}
 
 
 class Cast:
@@ -53,23 +50,23 @@ class Cast:
         """The tools an agent may use; what its rules deny, it is not even told of."""
         if agent_id not in self._tools:
             agent = self.agent(agent_id)
-            own = agent_settings(self._config(), self._paths, agent_id).tools
-            timeout_s = who_says("exec", own, self._config().tools).exec.timeout_sec
-            run = exec_tool(float(timeout_s), unboxed(self._config(), agent_id))
-            every = [*Registry.from_modules(file_tools, search_tools), run]
-            if self._reaches():
-                from homarus.tools.builtin.message import message_tool  # for who has chats
-
-                every.append(message_tool(self._config().tools.message))
-            if (memory := self._memory) and remembers(self._config(), agent_id):
-                from homarus.memory.tools import memory_tools  # for who has any
-
-                every += memory_tools(lambda: memory(agent.id))
-            all_tools = Registry(every)
+            all_tools = load_tools(self._tool_context(agent))
             self._tools[agent_id] = all_tools.where(
                 lambda tool: decide(tool.name, *agent.rules).action != "deny"
             )
         return self._tools[agent_id]
+
+    def _tool_context(self, agent: Agent) -> ToolSourceContext:
+        config, memory = self._config(), self._memory
+        own = agent_settings(config, self._paths, agent.id).tools
+        has_memory = memory is not None and remembers(config, agent.id)
+        return ToolSourceContext(
+            agent.id,
+            config,
+            lambda key: who_says(key, own, config.tools),
+            has_chats=self._reaches(),
+            memory=partial(memory, agent.id) if memory and has_memory else None,
+        )
 
     def called(self, agent_id: str) -> tuple[str, str]:
         """An agent's name and emoji, as people see it."""
@@ -86,13 +83,3 @@ def remembers(config: Config, agent_id: str) -> bool:
     """Whether an agent has a memory to search. The rest of its settings wait for their use."""
     own, usual = entry_of(config, agent_id).memory_search, config.agents.defaults.memory_search
     return own.get("enabled", usual.get("enabled", True)) is not False
-
-
-def unboxed(config: Config, agent_id: str) -> Unboxed:
-    """Which of an agent's conversations may run commands outside a sandbox."""
-    own, defaults = entry_of(config, agent_id), config.agents.defaults
-    hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
-    if next((each for each in hosts if each), "gateway") != "gateway":
-        return "none"  # in a sandbox or on a node: there is neither
-    modes = (own.sandbox.mode, defaults.sandbox.mode)
-    return _UNBOXED[next((each for each in modes if each), "off")]
