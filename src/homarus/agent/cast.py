@@ -1,4 +1,4 @@
-"""The cast: every agent with its workspace in place and its tools at hand, made when asked for."""
+"""The agents of the config with their tools, made at first use."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Cast:
-    """The agents of a config.
+    """Makes and caches agents and their tools.
 
-    `reaches` says whether there are chats they could write to; `memory` is an agent's, where it
-    has one.
+    `reaches` returns whether there are chats to write to; `memory` returns the memory of an
+    agent.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Cast:
         self._tools: dict[str, Registry] = {}
 
     def agent(self, agent_id: str) -> Agent:
-        """An agent with its workspace in place; UnknownName when there is none."""
+        """Return an agent, and create its workspace if needed. UnknownName when there is none."""
         if agent_id not in self._agents:
             settings = agent_settings(self._config(), self._paths, agent_id)
             workspace.ensure(settings.workspace, templates=not settings.skip_bootstrap)
@@ -47,7 +47,7 @@ class Cast:
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> Registry:
-        """The tools an agent may use; what its rules deny, it is not even told of."""
+        """Return the tools that an agent's rules do not deny."""
         if agent_id not in self._tools:
             agent = self.agent(agent_id)
             all_tools = load_tools(self._tool_context(agent))
@@ -69,17 +69,17 @@ class Cast:
         )
 
     def called(self, agent_id: str) -> tuple[str, str]:
-        """An agent's name and emoji, as people see it."""
-        found = find_identity(agent_settings(self._config(), self._paths, agent_id))
-        return found.name or "", found.emoji or ""
+        """Return an agent's display name and emoji."""
+        identity = find_identity(agent_settings(self._config(), self._paths, agent_id))
+        return identity.name or "", identity.emoji or ""
 
     def dismiss(self) -> None:
-        """The config changed: everybody is made anew."""
+        """Drop all agents and tools: the config has changed."""
         self._agents.clear()
         self._tools.clear()
 
 
 def remembers(config: Config, agent_id: str) -> bool:
-    """Whether an agent has a memory to search. The rest of its settings wait for their use."""
-    own, usual = entry_of(config, agent_id).memory_search, config.agents.defaults.memory_search
-    return own.get("enabled", usual.get("enabled", True)) is not False
+    """Return whether memory search is enabled for an agent, without parsing its other settings."""
+    own, default = entry_of(config, agent_id).memory_search, config.agents.defaults.memory_search
+    return own.get("enabled", default.get("enabled", True)) is not False

@@ -1,8 +1,8 @@
-"""The loop: ask the model, run what it asks for, until it stops asking.
+"""The model loop: call the model, run its tool calls, repeat until it answers without any.
 
-Knows no channel, no store, no configuration; everything it needs is in Turn. `steering` is pulled
-for news from outside, a message for the run that is live: after each group of tool calls, and
-when the model would stop. What comes after that last look is not this run's.
+It knows no channel, store or config: everything it needs is in `LoopContext`. `steering` pops the
+messages that steer the run: after each group of tool calls, and when the model would stop. A
+message that comes later is left for another run.
 """
 
 import asyncio
@@ -33,30 +33,29 @@ from homarus.core.message import (
 from homarus.core.value import dataclass
 from homarus.providers.base import Provider, Request, Retried, TextDelta, ThinkingDelta
 
-SKIPPED = "Skipped due to queued user message."  # the words clients and transcripts know
+SKIPPED = "Skipped due to queued user message."  # clients match this text
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run's fixed surroundings."""
+    """What the loop of one run works with."""
 
     provider: Provider
     request: Callable[[tuple[Message, ...]], Request]
-    origin: Origin  # who is asked: what an answer cut short is signed with
+    origin: Origin  # for an answer that was cut short: a complete one has its own
     call: Callable[[ToolCall], Awaitable[ToolReturn]]
-    alone: Callable[[ToolCall], bool]  # must this call run by itself, in order?
+    alone: Callable[[ToolCall], bool]  # whether the call must run by itself, in order
     steering: Callable[[], list[Message]]
     emit: Callable[[Fact], None]
-    save: Callable[[Sequence[Message]], Awaitable[None]]  # together, in order
-    finish: Callable[[Message], Awaitable[None]]  # the same for the last one
+    save: Callable[[Sequence[Message]], Awaitable[None]]  # in one transaction, in order
+    finish: Callable[[Message], Awaitable[None]]  # the same for the last message, with the outcome
     now_ms: Callable[[], int]
 
 
 async def run_loop(turn: Turn, messages: list[Message]) -> Message:
     """Extend `messages` in place until the model answers without a tool call.
 
-    Calls at the end that have no result yet are run first: a run may go on where another broke
-    off.
+    Calls at the end without a result are run first: a run may resume an earlier attempt.
     """
     if waiting := _unanswered(messages):
         await _add(turn, messages, *await _call_all(turn, messages, waiting))
@@ -75,7 +74,7 @@ async def run_loop(turn: Turn, messages: list[Message]) -> Message:
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of the last answer that no result follows."""
+    """Return the calls of the last assistant message that have no result."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message.role == "user":
@@ -87,7 +86,7 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 
 async def _ask(turn: Turn, request: Request) -> Message:
-    """One model call. What was said before a cut is kept, signed with how it ended."""
+    """Call the model once. Text before an error or a stop is saved, with how it ended."""
     said: list[Part] = []
     try:
         async for piece in turn.provider.stream(request):
@@ -105,7 +104,7 @@ async def _ask(turn: Turn, request: Request) -> Message:
                 case Message():
                     return piece if piece.at_ms else replace(piece, at_ms=turn.now_ms())
     except ProviderError as exc:
-        if said or not isinstance(exc, ContextOverflow):  # which is asked again, shorter
+        if said or not isinstance(exc, ContextOverflow):  # after an overflow the call is repeated
             await _keep(turn, said, "error", str(exc))
         raise
     except asyncio.CancelledError:
@@ -151,7 +150,7 @@ async def _save(turn: Turn, *messages: Message) -> None:
 async def _call_all(
     turn: Turn, messages: list[Message], calls: tuple[ToolCall, ...]
 ) -> list[Message]:
-    """Run the calls group by group; when a message steers, the rest is skipped. Returns it."""
+    """Run the calls group by group; skip the rest when a message steers. Returns those messages."""
     news: list[Message] = []
     for group in _groups(turn, calls):
         if news:
@@ -167,7 +166,7 @@ async def _call_all(
 
 
 def _groups(turn: Turn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]:
-    """Neighbours that may run side by side are one group; a call that must be alone is its own."""
+    """Yield neighbouring calls that may run concurrently as one group; serial calls alone."""
     group: list[ToolCall] = []
     for call in calls:
         if turn.alone(call):

@@ -1,6 +1,6 @@
-"""Memory as part of a program that runs: begun at its first use, with a book of what it costs.
+"""Load the agents' memory at its first use, and record what it costs.
 
-Who remembers nothing pays nothing: `homarus.memory` is imported when it is asked for.
+`homarus.memory` is not imported until it is used.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RUN: Final = "memory"  # what a vector costs belongs to no run and to no conversation
+RUN: Final = "memory"  # the cost of embeddings belongs to no run and no session
 _SIGNS: Final = ("MEMORY.md", "memory.md", "memory", "bank")
 
 
 class Remembering:
-    """The memories of all agents of a program."""
+    """Opens the memory of the agents of the program."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Remembering:
         self._memories: Memories | None = None
 
     def of(self, agent: str) -> "AgentMemory":
-        """An agent's memory; UnknownName when there is no such agent."""
+        """Return an agent's memory. UnknownName when there is no such agent."""
         if self._memories is None:
             from homarus.memory.keeper import Memories
 
@@ -66,41 +66,41 @@ class Remembering:
         return self._memories.of(agent)
 
     def touch(self, agent: Agent) -> None:
-        """A conversation begins: what was noted since the last one is indexed meanwhile."""
+        """Sync an agent's index in the background when one of its sessions starts."""
         if _has_notes(agent.workspace):
             self._spawn(self._touch(agent.id), "memory begins")
 
     async def _touch(self, agent: str) -> None:
-        # Some megabytes of code, once: the loop does not wait for them.
+        # The first import loads megabytes of code: it must not block the loop.
         await asyncio.to_thread(import_module, "homarus.memory.keeper")
         try:
             self.of(agent).touch()
-        except UserError as exc:  # who looks something up is told; an answer is not held up
+        except UserError as exc:  # a search reports it; a run need not wait for it
             log.warning("memory of %s: %s", agent, exc)
 
     def rest(self) -> None:
-        """Watch no files any longer, also not those of a memory that is only then asked for."""
+        """Stop watching files, also for a memory that is opened later."""
         self._watchers = None
         if self._memories:
             self._memories.rest()
 
     async def reload(self) -> None:
-        """Go on with another config."""
+        """Apply a new config."""
         if self._memories:
             await self._memories.reload()
 
     async def close(self) -> None:
-        """Let go of every index."""
+        """Close every index."""
         if self._memories:
             await self._memories.close()
 
     def _spent(self, loop: asyncio.AbstractEventLoop, paid: "Paid") -> None:
-        """Comes on a thread of memory's; the store is written from the loop."""
+        """Record the cost of embeddings. Called on a memory thread; the loop writes the store."""
         usage = Usage(input=paid.tokens, cost=paid.cost_usd)
         call = Spent(RUN, "", paid.provider, paid.model, self._clock.now_ms(), usage)
         try:
             loop.call_soon_threadsafe(self._begin_noting, call)
-        except RuntimeError:  # the program is over
+        except RuntimeError:  # the loop is closed
             log.warning("what %s took for vectors was not noted", paid.provider)
 
     def _begin_noting(self, call: Spent) -> None:
@@ -108,7 +108,7 @@ class Remembering:
             log.warning("what %s took for vectors was not noted", call.provider)
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> bool:
-        """Begin it; False when the program is about to end."""
+        """Start a task; return False when the program is ending."""
         try:
             self._group.create_task(work, name=name)
         except RuntimeError:

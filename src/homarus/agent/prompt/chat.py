@@ -1,4 +1,4 @@
-"""The chat that a run is for, by the config: what is told of it, and which tools it has. Pure."""
+"""The settings of the chat that a run answers: prompt text, tool rules, citations. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from homarus.tools.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """What holds in one chat. `rules` come on top of the agent's own: every one must allow."""
+    """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool."""
 
     told: str = ""
     reactions: Literal["", "minimal", "extensive"] = ""
@@ -23,7 +23,7 @@ class Chat:
     citations: Citations = "auto"
 
     def tools(self, of_agent: Registry) -> Registry:
-        """The tools there are; of what is denied here, the agent is not even told."""
+        """Return the tools that the chat's rules do not deny."""
         if not self.rules:
             return of_agent
         return of_agent.where(lambda tool: decide(tool.name, *self.rules).action != "deny")
@@ -36,13 +36,13 @@ _NO_MEMORY: Final = Rules(deny=("memory_*",))
 def chat_of(
     config: Config, here: Address, senders: Sequence[str] = (), *, group: bool, parent: str = ""
 ) -> Chat:
-    """What is set for a chat. `senders` are those whose words are answered, if they are known.
+    """Return the settings of a chat. `senders` are the senders of the messages, if known.
 
-    Where several ask at once, what one of them may not use is not used.
+    When several senders are answered at once, the rules of all of them hold.
     """
     if here.channel not in config.channels:
         return NO_CHAT
-    from homarus.config.channels import common  # for who has channels
+    from homarus.config.channels import common  # only for config files that name channels
     from homarus.policy.room import find_room, tool_rules
 
     settings = common(config, here.channel, here.account)
@@ -61,12 +61,12 @@ def chat_of(
 
 
 def with_memory(chat: Chat, config: Config, key: str, channel: str, *, group: bool) -> Chat:
-    """The chat, and whether an agent has its memory there.
+    """Return the chat with the memory rule and the citations that hold there.
 
-    Who works for an agent has none, nor who is kept away by the scope. In groups nobody names
-    files, unless that is wished.
+    Sub-agents and chats outside the memory scope have no memory tools. By default answers in groups
+    do not cite files.
     """
-    from homarus.memory.scope import may_search  # with the first run
+    from homarus.memory.scope import may_search  # only when a run starts
 
     settings = None
     if config.memory:

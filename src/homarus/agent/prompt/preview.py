@@ -1,4 +1,4 @@
-"""A conversation's system prompt as its next turn would have it, without a turn."""
+"""The system prompt that a session's next run would use, without running it."""
 
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from homarus.tools.registry import Registry
 
 
 class Program(Protocol):
-    """What a turn would ask. `app.App` is one."""
+    """What a preview needs of the program."""
 
     models: Models
     clock: Clock
@@ -38,14 +38,14 @@ class Program(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A prompt and its figures."""
+    """A prompt and its report."""
 
     prompt: Prompt
     report: PromptReport
 
 
 async def preview(program: Program, key: str) -> Preview:
-    """What the model that answers next would be told; it is not asked."""
+    """Return the prompt that the session's next run would send; no model is called."""
     agent, session = program.agent(agent_of(key)), await program.session(key)
     named = session.model or agent.model
     if named:
