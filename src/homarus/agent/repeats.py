@@ -23,8 +23,8 @@ class _Seen:
     """One call: hashes of its arguments and of its result."""
 
     tool: str
-    asked: str
-    got: str
+    args_hash: str
+    result_hash: str
 
 
 class Repeats:
@@ -34,22 +34,22 @@ class Repeats:
         self._rules = rules
         size = max(rules.history_size, rules.critical_threshold + 1)
         self._seen: deque[_Seen] = deque(maxlen=size)
-        self._told: set[str] = set()  # argument hashes of polling calls that were warned about
-        self._stop = ""
+        self._warned: set[str] = set()  # argument hashes of polling calls that were warned about
+        self._stop_reason = ""
 
     def note(self, call: ToolCall, result: ToolReturn) -> str:
         """Record a call; return a warning for the model to append to its result, or ""."""
         if not self._rules.enabled:
             return ""
-        asked = _hash([call.name, dict(call.args), call.broken])
-        self._seen.append(_Seen(call.name, asked, _outcome(result)))
+        args_hash = _hash([call.name, dict(call.args), call.broken])
+        self._seen.append(_Seen(call.name, args_hash, _outcome(result)))
         count, description = max(self._counts(), key=lambda found: found[0])
         if count >= self._end:
-            self._stop = self._stop or description
+            self._stop_reason = self._stop_reason or description
         half = max(1, self._rules.warning_threshold // 2)
         over = count - self._rules.warning_threshold
         if over < 0:
-            return self._waiting(call)
+            return self._polling_warning(call)
         if over % half == 0:
             return (
                 f"[{description} That brings nothing new. Try something else, or stop and say what "
@@ -60,7 +60,7 @@ class Repeats:
     @property
     def stopped(self) -> bool:
         """Whether the run must end: no further call is run."""
-        return bool(self._stop)
+        return bool(self._stop_reason)
 
     def refuse(self, call: ToolCall) -> ToolReturn:
         """Return the result of a call that is not run because the run must end."""
@@ -68,9 +68,9 @@ class Repeats:
 
     def check(self) -> None:
         """Raise WentInCircles when the run must end. Called before each model call."""
-        if self._stop:
+        if self._stop_reason:
             raise WentInCircles(
-                f"the run was ended because it went in circles: {self._stop}",
+                f"the run was ended because it went in circles: {self._stop_reason}",
                 fix="say it another way, or in smaller steps",
             )
 
@@ -105,15 +105,15 @@ class Repeats:
             count += 1
         return count
 
-    def _waiting(self, call: ToolCall) -> str:
+    def _polling_warning(self, call: ToolCall) -> str:
         """Return a warning, once per call, about a repeated call with changing results."""
         last = self._seen[-1]
-        if not self._rules.detectors.generic_repeat or last.asked in self._told:
+        if not self._rules.detectors.generic_repeat or last.args_hash in self._warned:
             return ""
-        count = sum(seen.asked == last.asked for seen in self._seen)
+        count = sum(seen.args_hash == last.args_hash for seen in self._seen)
         if count < self._rules.warning_threshold:
             return ""
-        self._told.add(last.asked)
+        self._warned.add(last.args_hash)
         name = one_line(call.name, 40)
         return (
             f"[{name} was called {count} times with the same arguments. If you are waiting for "

@@ -32,7 +32,7 @@ STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 def split(pieces: list[str]) -> tuple[str, str]:
     tags = Tags()
     found = [*(tags.feed(piece) for piece in pieces), tags.finish()]
-    return "".join(one.said for one in found), "".join(one.thought for one in found)
+    return "".join(one.visible for one in found), "".join(one.reasoning for one in found)
 
 
 def flat(text: str) -> str:
@@ -55,7 +55,7 @@ def test_however_it_is_cut_the_same_is_asked_as_by_the_whole(text: str, steps: l
     if reply.silent or "NO_REPLY" in shown:  # that is decided by the whole
         return
     assert flat(shown) == flat(reply.text)
-    asked = asides.asked
+    asked = asides.directives
     assert (sorted(asked.media), asked.reply_to) == (sorted(reply.media), reply.reply_to)
     assert asked.reply_to_current == reply.reply_to_current
 
@@ -79,14 +79,14 @@ def test_thoughts_are_kept_apart() -> None:
     ],
 )
 def test_only_what_may_become_a_tag_is_held_back(piece: str, held: str) -> None:
-    said = Tags().feed(piece).said
+    said = Tags().feed(piece).visible
     assert piece.removeprefix(said) == held or (not held and said.startswith("a <"))
 
 
 def test_code_in_a_line_that_never_ends_is_not_waited_for() -> None:
     tags = Tags()
-    assert tags.feed("`" + "x" * 1_900).said == ""
-    assert tags.feed("y" * 200).said.startswith("`xxx")
+    assert tags.feed("`" + "x" * 1_900).visible == ""
+    assert tags.feed("y" * 200).visible.startswith("`xxx")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_time_grows_with_the_text_and_no_faster(piece: str) -> None:
         begun = time.process_time()
         tags, asides = Tags(), Asides()
         for _ in range(count):
-            asides.feed(tags.feed(piece).said)
+            asides.feed(tags.feed(piece).visible)
         asides.finish()
         return time.process_time() - begun
 

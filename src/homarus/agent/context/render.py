@@ -145,9 +145,9 @@ def _weigh(
     """Return the estimate with these messages, and the newest measurement among them."""
     for message in messages:
         origin = message.origin
-        told = origin.usage.prompt if origin and origin.model == view.frame.model else 0
-        if told > 0 and message.at_ms > view.since_ms:
-            measured = Measured(guess, told)
+        counted = origin.usage.prompt if origin and origin.model == view.frame.model else 0
+        if counted > 0 and message.at_ms > view.since_ms:
+            measured = Measured(guess, counted)
         guess += message_tokens(message)
     return guess, measured
 
@@ -204,8 +204,8 @@ class Fit:
 def check_window(window: int, fixed: int) -> Fit:
     """Refuse a small window when the instructions alone take half of it."""
     if window < REFUSE_BELOW and fixed * 2 > window:
-        told = f"its window holds {window:,} tokens, and the instructions alone need {fixed:,}"
-        return Fit("refused", told)
+        counted = f"its window holds {window:,} tokens, and the instructions alone need {fixed:,}"
+        return Fit("refused", counted)
     if window < WARN_BELOW:
         return Fit("tight", f"its window holds only {window:,} tokens")
     return Fit("ok")

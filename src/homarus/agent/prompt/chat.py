@@ -51,10 +51,10 @@ def chat_of(
     if not group:
         return chat
     room = find_room(settings, here, parent)
-    told = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
+    prompts = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
     rules = [tool_rules(room, here.channel, sender) for sender in senders or ("",)]
     return Chat(
-        "\n\n".join(text for text in told if text),
+        "\n\n".join(text for text in prompts if text),
         chat.reactions,
         tuple(dict.fromkeys(each for each in rules if each)),
     )

@@ -41,10 +41,10 @@ class MessageStream:
     def add_text(self, delta: str) -> None:
         """Read the next piece of the text."""
         self._raw.append(delta)
-        said, thought = self._tags.feed(delta)
-        if thought:
-            self._reasoning.append(thought)
-        self._show(self._asides.feed(said))
+        visible, reasoning = self._tags.feed(delta)
+        if reasoning:
+            self._reasoning.append(reasoning)
+        self._show(self._asides.feed(visible))
 
     def add_reasoning(self, delta: str) -> None:
         """Read the next piece of the reasoning."""
@@ -55,7 +55,7 @@ class MessageStream:
         if message.thinking and not self._reasoning:
             self._reasoning.append(message.thinking)
         self._catch_up(message.text)
-        self._reasoning.append(self._tags.finish().thought)
+        self._reasoning.append(self._tags.finish().reasoning)
         return parse_reply(strip_reasoning_tags(message.text))
 
     def _catch_up(self, text: str) -> None:

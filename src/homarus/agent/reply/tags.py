@@ -29,8 +29,8 @@ _LINE_WORDS = ("MEDIA:", SILENT_WORD)
 class Split(NamedTuple):
     """Newly clear text: visible text, and reasoning."""
 
-    said: str
-    thought: str
+    visible: str
+    reasoning: str
 
 
 class Tags:
@@ -43,8 +43,8 @@ class Tags:
         self._verbatim = False  # the line is in a code fence
         self._thinking = False
         self._fences = _Fences()
-        self._said: list[str] = []
-        self._thought: list[str] = []
+        self._visible: list[str] = []
+        self._reasoning: list[str] = []
 
     def feed(self, piece: str) -> Split:
         """Read the next piece; return what is clear now."""
@@ -65,9 +65,9 @@ class Tags:
         return self._take()
 
     def _take(self) -> Split:
-        split = Split("".join(self._said), "".join(self._thought))
-        self._said.clear()
-        self._thought.clear()
+        split = Split("".join(self._visible), "".join(self._reasoning))
+        self._visible.clear()
+        self._reasoning.clear()
         return split
 
     def _read(self, *, complete: bool) -> None:
@@ -76,11 +76,11 @@ class Tags:
             return
         while self._at < len(self._rest):
             if self._verbatim:
-                self._say(len(self._rest))
+                self._emit_visible(len(self._rest))
             elif self._thinking:
-                if not self._think(complete=complete):
+                if not self._read_reasoning(complete=complete):
                     return
-            elif not self._speak(complete=complete):
+            elif not self._read_visible(complete=complete):
                 return
 
     def _begin_line(self, *, complete: bool) -> bool:
@@ -96,37 +96,37 @@ class Tags:
         self._at_start = False
         return True
 
-    def _speak(self, *, complete: bool) -> bool:
+    def _read_visible(self, *, complete: bool) -> bool:
         """Read on in visible text; False when the rest is not clear yet."""
         rest, at = self._rest, self._at
         turn = _TURN.search(rest, at)
         if turn is None or turn.start() > at:
-            self._say(turn.start() if turn else len(rest))
+            self._emit_visible(turn.start() if turn else len(rest))
             return True
         if turn[0] == "`":
             return self._read_code(complete=complete)
-        if self._turn():
+        if self._consume_tag():
             return True
         if not complete and _may_become_tag(rest, at):
             return False
-        self._say(at + 1)
+        self._emit_visible(at + 1)
         return True
 
-    def _think(self, *, complete: bool) -> bool:
+    def _read_reasoning(self, *, complete: bool) -> bool:
         """Read on in reasoning, where code does not count; False when the rest is not clear yet."""
         rest, at = self._rest, self._at
         turn = rest.find("<", at)
         if turn != at:
-            self._muse(turn if turn >= 0 else len(rest))
+            self._emit_reasoning(turn if turn >= 0 else len(rest))
             return True
-        if self._turn():
+        if self._consume_tag():
             return True
         if not complete and _may_become_tag(rest, at):
             return False
-        self._muse(at + 1)
+        self._emit_reasoning(at + 1)
         return True
 
-    def _turn(self) -> bool:
+    def _consume_tag(self) -> bool:
         """Consume a reasoning tag at this position. `<final>` also ends unclosed reasoning."""
         tag = match_reasoning(self._rest, self._at)
         if tag is None:
@@ -145,25 +145,25 @@ class Tags:
         growing = not complete and (end == len(rest) or close is None)
         if growing and len(rest) - self._at <= _MAX_CODE_CHARS:
             return False
-        self._say(end)
+        self._emit_visible(end)
         return True
 
-    def _say(self, end: int) -> None:
-        said = self._rest[self._at : end]
+    def _emit_visible(self, end: int) -> None:
+        text = self._rest[self._at : end]
         self._at = end
-        self._said.append(said)
-        self._fences.add(said)
+        self._visible.append(text)
+        self._fences.add(text)
 
-    def _muse(self, end: int) -> None:
-        self._thought.append(self._rest[self._at : end])
+    def _emit_reasoning(self, end: int) -> None:
+        self._reasoning.append(self._rest[self._at : end])
         self._at = end
 
     def _end_line(self) -> None:
         self._at_start, self._verbatim = True, False
         if self._thinking:
-            self._thought.append("\n")
+            self._reasoning.append("\n")
         else:
-            self._said.append("\n")
+            self._visible.append("\n")
             self._fences.end_line()
 
 
@@ -211,10 +211,10 @@ class _Fences:
 
 
 class Asides:
-    """Removes directives from visible text and collects them in `asked`."""
+    """Removes directives from visible text and collects them in `directives`."""
 
     def __init__(self) -> None:
-        self.asked = Asked([])
+        self.directives = Asked([])
         self._fences = _Fences()
         self._shown: list[str] = []  # of the current line
         self._rest = ""  # of the current line, not shown yet
@@ -240,7 +240,7 @@ class Asides:
         rest = self._rest
         if self._fences.inside:
             end = len(rest)
-        elif not self._shown and _may_be_aside(rest):
+        elif not self._shown and _may_be_directive(rest):
             end = 0
         else:  # trailing white space is removed when a tag follows
             end = len(rest[: _first_bracket(rest)].rstrip())
@@ -256,7 +256,7 @@ class Asides:
         self._fences.add(line)
         self._fences.end_line()
         is_code = was_inside or self._fences.inside
-        left = line if is_code else read_line(line, self.asked)
+        left = line if is_code else read_line(line, self.directives)
         self._shown, self._rest = [], ""
         if left is None:
             return []
@@ -271,10 +271,10 @@ class Asides:
         return [gap, text]
 
 
-def _may_be_aside(line: str) -> bool:
+def _may_be_directive(line: str) -> bool:
     """Whether an unfinished line may become a `MEDIA:` line or the silent word."""
-    said = line.strip()
-    return any(word.startswith(said) or said.startswith(word) for word in _LINE_WORDS)
+    text = line.strip()
+    return any(word.startswith(text) or text.startswith(word) for word in _LINE_WORDS)
 
 
 def _first_bracket(line: str) -> int:

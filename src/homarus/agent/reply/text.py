@@ -44,16 +44,16 @@ class Reply:
 def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> Reply:
     """Parse a reply. It is silent when the silent word is its only text."""
     text, media = _take_media(raw)
-    asked = Asked(list(media))
-    said = _read_tags(text, asked).strip()  # not earlier: indented markers are no fences
-    text = _drop_silence(said, silent_word)
+    directives = Asked(list(media))
+    stripped = _read_tags(text, directives).strip()  # not earlier: indented markers are no fences
+    text = _drop_silence(stripped, silent_word)
     return Reply(
         text=text,
-        media=tuple(asked.media),
-        reply_to=asked.reply_to,
-        reply_to_current=asked.reply_to_current,
-        as_voice=asked.as_voice,
-        silent=bool(said and not text and not asked.media),
+        media=tuple(directives.media),
+        reply_to=directives.reply_to,
+        reply_to_current=directives.reply_to_current,
+        as_voice=directives.as_voice,
+        silent=bool(stripped and not text and not directives.media),
     )
 
 
@@ -66,29 +66,29 @@ def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
 def _take_media(raw: str) -> tuple[str, tuple[str, ...]]:
     if "MEDIA:" not in raw:
         return raw, ()
-    kept: list[str] = []
+    lines: list[str] = []
     media: list[str] = []
     removed = False
     for line, is_code in split_lines(raw):
-        said = line.strip()
-        found = _media(said[6:]) if said.startswith("MEDIA:") and not is_code else ()
+        stripped = line.strip()
+        found = _media(stripped[6:]) if stripped.startswith("MEDIA:") and not is_code else ()
         media += found
         if found:
             removed = True
         # The empty lines around a removed line become one.
-        elif said or not removed or (kept and kept[-1].strip()):
-            kept.append(line)
+        elif stripped or not removed or (lines and lines[-1].strip()):
+            lines.append(line)
             removed = False
-    return "\n".join(kept), tuple(media)
+    return "\n".join(lines), tuple(media)
 
 
-def read_line(line: str, asked: "Asked") -> str | None:
+def read_line(line: str, directives: "Asked") -> str | None:
     """Apply the directives of a line outside code; return the rest, None if it is dropped."""
-    said = line.strip()
-    if said.startswith("MEDIA:") and (found := _media(said[6:])):
-        asked.media += found
+    stripped = line.strip()
+    if stripped.startswith("MEDIA:") and (found := _media(stripped[6:])):
+        directives.media += found
         return None
-    pieces = _split_at_tags(line, asked) if "[[" in line else [line]
+    pieces = _split_at_tags(line, directives) if "[[" in line else [line]
     left = line if len(pieces) == 1 else _join(pieces) or None
     return None if left and left.strip() == SILENT_WORD else left
 
@@ -191,13 +191,13 @@ class Asked:
         return True
 
 
-def _read_tags(text: str, asked: Asked) -> str:
+def _read_tags(text: str, directives: Asked) -> str:
     """Return the text without its tags."""
     if "[[" not in text:
         return text
     lines: list[str] = []
     for line, is_code in split_lines(text):
-        pieces = [line] if is_code or "[[" not in line else _split_at_tags(line, asked)
+        pieces = [line] if is_code or "[[" not in line else _split_at_tags(line, directives)
         if len(pieces) == 1:
             lines.append(line)
         elif joined := _join(pieces):
@@ -205,13 +205,13 @@ def _read_tags(text: str, asked: Asked) -> str:
     return "\n".join(lines)
 
 
-def _split_at_tags(line: str, asked: Asked) -> list[str]:
+def _split_at_tags(line: str, directives: Asked) -> list[str]:
     ends = _code_ends(line)
     pieces: list[str] = []
     at = scan = 0
     while found := _TAG.search(line, scan):
         scan = ends.get(found.start(), found.end())
-        if found[1] and asked.take(found[1]):
+        if found[1] and directives.take(found[1]):
             pieces.append(line[at : found.start()])
             at = scan
     return [*pieces, line[at:]]
@@ -229,8 +229,8 @@ def _drop_silence(text: str, word: str) -> str:
         return text
     if text.strip(DECORATION) == word:
         return ""
-    kept = [line for line, is_code in split_lines(text) if is_code or line.strip() != word]
-    return "\n".join(kept).strip()
+    lines = [line for line, is_code in split_lines(text) if is_code or line.strip() != word]
+    return "\n".join(lines).strip()
 
 
 def _media(payload: str) -> tuple[str, ...]:
