@@ -16,7 +16,7 @@ from homarus.agent.context import flush
 from homarus.agent.context.compact import MAX_PER_TURN, room_in
 from homarus.agent.context.conversation import Conversation
 from homarus.agent.loop import Turn, run_loop
-from homarus.agent.prompt.chat import NO_CHAT
+from homarus.agent.prompt.chat import NO_CHAT, session_chat_context
 from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
 from homarus.agent.reply.excuse import excuse
@@ -25,7 +25,6 @@ from homarus.agent.run_journal import RunJournal
 from homarus.agent.run_setup import (
     make_model_context,
     merge_messages,
-    resolve_chat,
     resolve_model,
     resolve_thinking,
 )
@@ -265,7 +264,7 @@ class Run:
         self.emit(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, services.spend, model, self.id)
         provider = Tallied(provider, model.ref, self._journal.record_model_call)
-        self._chat = resolve_chat(services.get_config(), session, self._inbounds)
+        self._chat = session_chat_context(services.get_config(), session, self._inbounds)
         tools = self._chat.tools(services.get_tools(agent.id))
         self._context = await make_model_context(
             services,
@@ -427,7 +426,7 @@ class Run:
         config, session = self._services.get_config(), self._context.session
         for record in self._services.pop_steering(self.key):
             if record.inbound:
-                chat = resolve_chat(config, session, [record.inbound])
+                chat = session_chat_context(config, session, [record.inbound])
                 rules = dict.fromkeys((*self._chat.rules, *chat.rules))
                 self._chat = replace(self._chat, rules=tuple(rules))
                 question = self._make_question(record.inbound)

@@ -6,16 +6,13 @@ from dataclasses import replace
 from homarus.agent.agent import Agent
 from homarus.agent.context.conversation import Conversation
 from homarus.agent.context.render import turn_limit
-from homarus.agent.prompt.chat import Chat, chat_of, with_memory
-from homarus.agent.prompt.injection import kind_of
+from homarus.agent.prompt.chat import Chat
 from homarus.agent.services import RunServices
-from homarus.config.schema import Config
 from homarus.core.errors import UnknownName
 from homarus.core.message import Inbound
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import Model
 from homarus.providers.models import Wish
-from homarus.sessions.last_route import last_chat
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session
 from homarus.store.journal import Accepted
@@ -58,20 +55,6 @@ def resolve_thinking(requested: str | None, model: Model) -> ThinkLevel:
     if level is None:
         raise UnknownName("thinking level", requested, think_levels(model.provider, model.id))
     return level
-
-
-def resolve_chat(config: Config, session: Session, inbounds: Sequence[Inbound] = ()) -> Chat:
-    """Return the settings of the chat the messages came from, else of the session's last chat."""
-    group = kind_of(session.key) == "group"
-    if not inbounds or inbounds[0].address.channel not in config.channels:
-        address = last_chat(session.record.data)
-        chat = chat_of(config, address, group=group)
-    else:
-        group = group or any(one.occasion.kind != "direct" for one in inbounds)
-        senders, parent = [one.sender for one in inbounds], inbounds[0].occasion.parent
-        address = inbounds[0].address
-        chat = chat_of(config, address, senders, group=group, parent=parent)
-    return with_memory(chat, config, session.key, address.channel, group=group)
 
 
 async def make_model_context(

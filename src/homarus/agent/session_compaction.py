@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from homarus.agent.context.compact import Compaction
 from homarus.agent.context.conversation import Conversation
-from homarus.agent.run_setup import make_model_context, resolve_chat, resolve_model
+from homarus.agent.prompt.chat import session_chat_context
+from homarus.agent.run_setup import make_model_context, resolve_model
 from homarus.agent.services import RunServices
 from homarus.agent.spend import metered
 from homarus.agent.tally import Call, Tallied, spent
@@ -41,7 +42,7 @@ async def compact_session(services: RunServices, key: str, instructions: str = "
         run, calls = f"compact:{key}", list[Call]()
         provider = metered(provider, services.spend, model, run)
         provider = Tallied(provider, model.ref, calls.append)
-        chat = resolve_chat(services.get_config(), session)
+        chat = session_chat_context(services.get_config(), session)
         tools = chat.tools(services.get_tools(agent.id))
         context = await make_model_context(
             services, session, agent, provider, model, thinking="off", chat=chat, tools=tools

@@ -5,11 +5,14 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from homarus.agent.prompt.facts import Citations
+from homarus.agent.prompt.injection import kind_of
 from homarus.config.schema import Config
 from homarus.core.keys import chat_type_in, is_subagent
-from homarus.core.message import Address
+from homarus.core.message import Address, Inbound
 from homarus.core.value import dataclass
 from homarus.policy.decide import Rules, decide
+from homarus.sessions.last_route import last_chat
+from homarus.sessions.session import Session
 from homarus.tools.registry import Registry
 
 
@@ -80,3 +83,19 @@ def with_memory(chat: Chat, config: Config, key: str, channel: str, *, group: bo
         return replace(chat, rules=(*chat.rules, _NO_MEMORY))
     wish: Citations = settings.citations if settings else "auto"
     return replace(chat, citations="off" if wish == "auto" and kind != "direct" else wish)
+
+
+def session_chat_context(
+    config: Config, session: Session, inbounds: Sequence[Inbound] = ()
+) -> Chat:
+    """Return the settings of the chat the messages came from, else of the session's last chat."""
+    group = kind_of(session.key) == "group"
+    if not inbounds or inbounds[0].address.channel not in config.channels:
+        address = last_chat(session.record.data)
+        chat = chat_of(config, address, group=group)
+    else:
+        group = group or any(one.occasion.kind != "direct" for one in inbounds)
+        senders, parent = [one.sender for one in inbounds], inbounds[0].occasion.parent
+        address = inbounds[0].address
+        chat = chat_of(config, address, senders, group=group, parent=parent)
+    return with_memory(chat, config, session.key, address.channel, group=group)

@@ -4,9 +4,8 @@ from typing import Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
-from homarus.agent.prompt.chat import chat_of, with_memory
+from homarus.agent.prompt.chat import session_chat_context
 from homarus.agent.prompt.composer import Composer
-from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place, PromptReport
 from homarus.config.load import Loaded
 from homarus.core.clock import Clock
@@ -14,7 +13,6 @@ from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models, Wish
-from homarus.sessions.last_route import last_chat
 from homarus.sessions.session import Session
 from homarus.tools.registry import Registry
 
@@ -54,9 +52,7 @@ async def preview(program: Program, key: str) -> Preview:
         _, model = await program.models.road(Wish(agent.id))
     composer, entry = Composer(), session.record.data
     files = await composer.hooked_files(agent, key, program.hooks)
-    here, config = last_chat(entry), program.loaded.config
-    group = kind_of(key) == "group"
-    chat = with_memory(chat_of(config, here, group=group), config, key, here.channel, group=group)
+    chat = session_chat_context(program.loaded.config, session)
     tools = chat.tools(program.tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = program.clock.now_ms()
