@@ -96,7 +96,7 @@ def test_builder_any_text_hides_reasoning_and_tags(
         assert "[[reply" not in block.text and "<think>" not in block.text
 
 
-def test_saving_the_last_message_says_nothing_again() -> None:
+def test_builder_saved_event_of_last_message_adds_no_block() -> None:
     builder, reply = ReplyBuilder(Manner()), said("Hello.")
     builder.feed(TextAdded("Hello."))
     assert [block.text for block in builder.finish(reply).blocks] == ["Hello."]
@@ -105,13 +105,13 @@ def test_saving_the_last_message_says_nothing_again() -> None:
     assert builder.feed(RunEnded()) is False
 
 
-def test_a_message_that_is_not_the_one_that_was_streamed_counts() -> None:
+def test_builder_message_differing_from_deltas_is_sent() -> None:
     builder = ReplyBuilder(Manner())
     builder.feed(TextAdded("Wrong words.\n\nMore"))
     assert [block.text for block in builder.finish(said("Right words.")).blocks] == ["Right words."]
 
 
-def test_each_message_of_a_run_starts_afresh() -> None:
+def test_builder_each_message_resets_reasoning_and_directives() -> None:
     builder = ReplyBuilder(Manner(), sends_on_save=True)
     builder.feed(TextAdded("<think>never closed"))
     assert builder.save(said("<think>never closed")) == ()
@@ -121,7 +121,7 @@ def test_each_message_of_a_run_starts_afresh() -> None:
     assert builder.finish(said("Two.")).blocks == (Block("Two."),)
 
 
-def test_a_stopped_message_is_not_sent_later() -> None:
+def test_builder_aborted_message_is_not_sent() -> None:
     builder = ReplyBuilder(Manner())
     builder.feed(TextAdded("Half of"))
     builder.feed(MessageSaved(said("Half of", "aborted")))
@@ -129,20 +129,20 @@ def test_a_stopped_message_is_not_sent_later() -> None:
 
 
 @pytest.mark.parametrize(("word", "asked"), [("all done NO_REPLY", 1), ("NO_REPLY -- nothing", 1)])
-def test_where_nobody_waits_silence_may_be_said_anywhere(word: str, asked: int) -> None:
+def test_builder_unasked_run_with_silent_word_anywhere_is_silent(word: str, asked: int) -> None:
     assert len(ReplyBuilder(Manner()).finish(said(word)).blocks) == asked
     ending = ReplyBuilder(Manner(unasked=True)).finish(said(word))
     assert (ending.blocks, ending.status) == ((), "silent")
 
 
-def test_a_failed_send_of_the_tool_does_not_silence_the_answer() -> None:
+def test_builder_failed_message_tool_keeps_equal_answer() -> None:
     builder = ReplyBuilder(Manner(here=Address("telegram", "42")))
     builder.feed(ToolStarted(ToolCall("1", "message", {"message": "Booked for eight."})))
     builder.feed(ToolEnded(ToolReturn("1", "message", (Text("no route"),), is_error=True)))
     assert builder.finish(said("Booked for eight.")).blocks == (Block("Booked for eight."),)
 
 
-def test_where_nobody_sends_on_the_way_the_tools_are_told_of_with_the_answer() -> None:
+def test_builder_verbose_tool_lines_are_sent_with_answer() -> None:
     builder = ReplyBuilder(Manner(verbose="on"))
     builder.feed(MessageSaved(said("Looking.")))
     builder.feed(ToolStarted(ToolCall("1", "ls", {})))
@@ -152,7 +152,7 @@ def test_where_nobody_sends_on_the_way_the_tools_are_told_of_with_the_answer() -
     assert "ls" in blocks[1].text
 
 
-def test_silence_takes_back_what_was_said_on_the_way_but_no_answer() -> None:
+def test_builder_silent_end_drops_interim_text_but_no_answer() -> None:
     asking = Message("assistant", (Text("Looking."), ToolCall("1", "ls", {})))
     builder = ReplyBuilder(Manner())
     builder.feed(MessageSaved(asking))
@@ -164,13 +164,13 @@ def test_silence_takes_back_what_was_said_on_the_way_but_no_answer() -> None:
     assert (ending.blocks, ending.status) == ((Block("At eight."),), "answered")
 
 
-def test_an_empty_answer_is_said_to_be_one_whatever_was_told_beside_it() -> None:
+def test_builder_empty_answer_after_notice_sends_empty_notice() -> None:
     builder = ReplyBuilder(Manner(verbose="on", new_session="0f3a"))
     builder.feed(RunStarted("p", "m"))
     assert [block.text for block in builder.finish(said("")).blocks][1:] == [EMPTY]
 
 
-def test_typing_follows_its_mode() -> None:
+def test_builder_typing_follows_mode() -> None:
     call = ToolCall("1", "read", {})
 
     def signs(mode: TypingMode) -> list[bool | None]:
@@ -183,7 +183,7 @@ def test_typing_follows_its_mode() -> None:
     assert signs("message") == signs("thinking") == [None, None, True, True]
 
 
-def test_thoughts_are_live_only_where_asked_for() -> None:
+def test_builder_live_reasoning_only_with_reasoning_stream() -> None:
     levels: dict[ReasoningLevel, str] = {"off": "", "on": "", "stream": "hm"}
     for level, seen in levels.items():
         builder = ReplyBuilder(Manner(reasoning=level))
@@ -206,7 +206,7 @@ def told(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_message_by_message_or_at_the_end_a_chat_gets_the_same(texts: list[str]) -> None:
+def test_builder_sends_on_save_gives_same_blocks_as_at_end(texts: list[str]) -> None:
     at_end = told(ReplyBuilder(Manner()), texts, saves=True)
     posted = told(ReplyBuilder(Manner(), sends_on_save=True), texts, saves=True)
     if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else the rest was chatter
@@ -214,9 +214,7 @@ def test_message_by_message_or_at_the_end_a_chat_gets_the_same(texts: list[str])
 
 
 @given(st.lists(TEXTS, min_size=2, max_size=4), st.integers(1, 3))
-def test_a_run_that_goes_on_sends_what_was_not_sent_and_no_more(
-    texts: list[str], cut_at: int
-) -> None:
+def test_builder_restored_run_sends_only_unsent_blocks(texts: list[str], cut_at: int) -> None:
     cut_at = min(cut_at, len(texts) - 1)
     first, second = (ReplyBuilder(Manner(), sends_on_save=True) for _ in range(2))
     before: list[str] = []
@@ -229,7 +227,7 @@ def test_a_run_that_goes_on_sends_what_was_not_sent_and_no_more(
 
 
 @given(TEXTS, TEXTS, STEPS)
-def test_a_preview_is_never_more_than_what_is_sent(one: str, two: str, steps: list[int]) -> None:
+def test_builder_preview_is_prefix_of_sent_text(one: str, two: str, steps: list[int]) -> None:
     builder = ReplyBuilder(Manner())
     builder.feed(TextAdded(one))
     builder.feed(MessageSaved(said(one, "toolUse")))
@@ -246,7 +244,7 @@ def test_a_preview_is_never_more_than_what_is_sent(one: str, two: str, steps: li
             assert sent.startswith(shown[: max(0, len(shown) - 12)]) or "NO_REPLY" in one + two
 
 
-def test_a_preview_shows_thoughts_until_words_come_where_that_is_asked_for() -> None:
+def test_builder_preview_shows_reasoning_until_text_comes() -> None:
     builder = ReplyBuilder(Manner(reasoning="stream", prefix="[bot]"))
     builder.feed(ThinkingAdded("Let me see"))
     assert builder.preview == "[bot] Reasoning:\n_Let me see_"
@@ -255,7 +253,7 @@ def test_a_preview_shows_thoughts_until_words_come_where_that_is_asked_for() -> 
     assert ReplyBuilder(Manner(reasoning="on")).preview == ""
 
 
-def test_what_a_tool_has_said_before_a_crash_is_not_said_again() -> None:
+def test_builder_restored_message_tool_text_is_not_repeated() -> None:
     here = Address("telegram", "42")
     builder = ReplyBuilder(Manner(here=here))
     call = ToolCall("c", "message", {"message": "The pump has failed."})

@@ -14,12 +14,12 @@ def row(text: str, sender: str, name: str, **fields: object) -> Accepted:
     return Accepted(text, "s", "telegram", "default", text, sender, text, 1, inbound=inbound)
 
 
-def test_one_message_stays_as_it_is() -> None:
+def test_merge_messages_single_message_is_unchanged() -> None:
     only = row("hi", "42", "Ann", media=True, before="Bob (7): x")
     assert merge_messages([only], "") == only.inbound
 
 
-def test_what_one_person_said_is_theirs_with_all_files_and_talk() -> None:
+def test_merge_messages_of_one_sender_keeps_sender_and_files() -> None:
     rows = [row("a", "42", "Ann", media=True, before="1"), row("b", "42", "Ann", media=True)]
     whole = merge_messages([*rows, row("c", "42", "Ann", before="2")], "a\nb\nc")
     assert (whole.sender, whole.occasion.name, whole.text) == ("42", "Ann", "a\nb\nc")
@@ -27,7 +27,7 @@ def test_what_one_person_said_is_theirs_with_all_files_and_talk() -> None:
     assert whole.before == "1\n2"
 
 
-def test_what_several_people_said_is_nobodys_in_particular() -> None:
+def test_merge_messages_of_several_senders_has_no_sender() -> None:
     whole = merge_messages([row("a", "42", "Ann"), row("b", "7", "Bob")], "Ann (42): a\nBob (7): b")
     assert (whole.sender, whole.occasion.name, whole.occasion.handle) == (MULTIPLE_SENDERS, "", "")
     gone = row("", "7", "Bob")  # of which only a line was kept
