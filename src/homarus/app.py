@@ -14,7 +14,9 @@ from homarus.agent.cast import Cast
 from homarus.agent.commands.table import Commands, native_commands
 from homarus.agent.prompt.hearing import hear
 from homarus.agent.remembering import Remembering
-from homarus.agent.run import Outcome, Runner
+from homarus.agent.run import Outcome
+from homarus.agent.run_registry import RunRegistry
+from homarus.agent.services import RunServices
 from homarus.agent.spend import Spend
 from homarus.agent.status import Status, status_of
 from homarus.channels.base import Channel
@@ -50,7 +52,7 @@ from homarus.store.sqlite import SqliteStore, open_store
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
-    from homarus.agent.reply.shaping import Shape
+    from homarus.agent.reply.builder import ReplyBuilder
     from homarus.gateway.serve import Ending
 
 
@@ -100,14 +102,14 @@ class App:
             commands=lambda: native_commands(self.loaded.config.commands),
         )
         self.switchboard, delivery = front.switchboard, front.delivery
-        self._runner = self._make_runner(ask)
+        self._runs = RunRegistry(self._make_run_services(ask))
         commands = Commands(self, pack=delivery.pack, posted=delivery.nudge)
         self._reception: Reception[Outcome] = Reception(
             store.journal,
             clock,
             group,
-            start=self._runner,
-            stop=self._runner.abort,
+            start=self._runs.start,
+            stop=self._runs.stop,
             rules=lambda: self.loaded.config.messages.queue,
             entry=self.sessions.entry,
             pack=delivery.pack,
@@ -119,42 +121,42 @@ class App:
         self.accept, self.put = self._reception.accept, self._reception.put
         self.waiting, self.nudge = self._reception.waiting, delivery.nudge
         self.maintain = Upkeep(self).run  # keeps the sessions in order, until cancelled
-        self.live_runs, self.compact = self._runner.live, self._runner.compact
+        self.live_runs, self.compact = self._runs.active_ids, self._runs.compact_session
 
-    def _make_runner(self, ask: Ask) -> Runner:
+    def _make_run_services(self, ask: Ask) -> RunServices:
         now_ms, delivery = self.clock.now_ms, self.front.delivery
         config, state = (lambda: self.loaded.config), self.paths.state
         self.mail = Mailbox(
             delivery, self.store, self.clock, config=config, hooks=self.hooks, state=state
         )
-        return Runner(
+        return RunServices(
             sessions=self.sessions,
             store=self.store,
             bus=self.bus,
             lanes=self.lanes,
             clock=self.clock,
-            tools=self.tools,
-            agent=self.agent,
-            connect=lambda wish: self.models.road(wish),
-            ask=lambda _inbound: ask,
-            steering=lambda key: self._reception.take(key),
-            words=self._words,
-            pack=delivery.pack,
-            posted=delivery.nudge,
-            stranded=lambda ids: self._reception.return_to(ids),
+            hooks=self.hooks,
             watchdog=self.watchdog,
-            fresh=lambda session, inbound: is_fresh(
-                self.loaded.config.session, session.record, inbound.address.channel, now_ms()
-            ),
             spend=Spend(
                 self.store, lambda: self.loaded.config.agents.defaults.spend, now_ms, self.day
             ),
-            hooks=self.hooks,
-            shape=self._shape,
-            config=config,
-            present=self.front.live.show,
-            mail=self.mail,
+            get_agent=self.agent,
+            get_tools=self.tools,
+            connect=lambda wish: self.models.road(wish),
+            get_approver=lambda _inbound: ask,
+            pop_steering=lambda key: self._reception.take(key),
+            format_message=self._words,
+            make_builder=self._make_builder,
+            build_reply=delivery.pack,
+            on_enqueued=delivery.nudge,
+            on_unsettled=lambda ids: self._reception.return_to(ids),
+            get_config=config,
+            start_live_reply=self.front.live.show,
+            messenger=self.mail,
             find_traits=find_traits,
+            is_fresh=lambda session, inbound: is_fresh(
+                self.loaded.config.session, session.record, inbound.address.channel, now_ms()
+            ),
         )
 
     def key(self, asked: str | None = None, agent: str | None = None) -> str:
@@ -197,18 +199,19 @@ class App:
     ) -> tuple[str, ...]:
         """Stop what a session is doing; the ids of the runs that were stopped."""
         if by:
-            self._runner.sign_stop(key, run_id, by)
+            self._runs.mark_stopped_by(key, run_id, by)
         return self._reception.abort(key, run_id)
 
-    def _shape(self, session: Session, inbound: Inbound, think: str, anew: str) -> "Shape | None":
-        """How a run is told to its sender's chat; None where its events are all there is."""
-        carries = self.front.delivery.capabilities(inbound.address)
-        if carries is None:
+    def _make_builder(
+        self, session: Session, inbound: Inbound, thinking: str, new_session_id: str
+    ) -> "ReplyBuilder | None":
+        """Return the reply builder for the sender's chat; None where a run has events only."""
+        if self.front.delivery.capabilities(inbound.address) is None:
             return None
-        from homarus.agent.reply.shaping import shape_reply  # for who is answered in a chat
+        from homarus.agent.reply.builder import make_reply_builder  # only to answer a chat
 
-        limit, given = carries.text_limit, {"thinking": think, "anew": anew}
-        return shape_reply(self.loaded.config, session, inbound, text_limit=limit, **given)
+        given = {"thinking": thinking, "new_session_id": new_session_id}
+        return make_reply_builder(self.loaded.config, session, inbound, **given)
 
     def _is_mute(self, key: str, inbound: Inbound) -> bool:
         """Whether a chat is told nothing; a session that was not at hand says nothing itself."""

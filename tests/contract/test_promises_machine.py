@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from homarus.agent.agent import Agent
-from homarus.agent.reply.shaping import shape_reply
-from homarus.agent.run import Outcome, Runner
+from homarus.agent.reply.builder import make_reply_builder
+from homarus.agent.run import Outcome
+from homarus.agent.run_registry import RunRegistry
+from homarus.agent.services import RunServices
 from homarus.agent.spend import Spend
 from homarus.channels.roster import find_traits
 from homarus.config import schema
@@ -114,35 +116,36 @@ class Life:
         sessions = Sessions(store, clock)
         registry = Registry([self._slow(), self._ask()])
         agent = Agent("main", "Ada", world.folder, model="p/m")
-        runner = Runner(
+        services = RunServices(
             find_traits=find_traits,
             sessions=sessions,
             store=store,
             bus=Bus(),
             lanes=Lanes(),
             clock=clock,
-            tools=lambda _agent: registry,
-            agent=lambda _id: agent,
-            connect=self._connect,
-            ask=lambda _inbound: self._approve,
-            steering=lambda key: self.reception.take(key),
-            words=lambda _key, inbound: inbound.text,
-            pack=self._pack,
-            posted=lambda: None,
-            stranded=lambda ids: self.reception.return_to(ids),
+            hooks=Hooks(),
             watchdog=Watchdog(),
             spend=Spend(store, schema.Spend, clock.now_ms, str),
-            hooks=Hooks(),
-            shape=lambda session, inbound, thinking, _anew: shape_reply(
-                schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
+            get_agent=lambda _id: agent,
+            get_tools=lambda _agent: registry,
+            connect=self._connect,
+            get_approver=lambda _inbound: self._approve,
+            pop_steering=lambda key: self.reception.take(key),
+            format_message=lambda _key, inbound: inbound.text,
+            make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
+                schema.Config(), session, inbound, thinking=thinking
             ),
+            build_reply=self._pack,
+            on_enqueued=lambda: None,
+            on_unsettled=lambda ids: self.reception.return_to(ids),
         )
+        runs = RunRegistry(services)
         self.reception: Reception[Outcome] = Reception(
             store.journal,
             clock,
             group,
-            start=runner,
-            stop=runner.abort,
+            start=runs.start,
+            stop=runs.stop,
             rules=lambda: schema.Queue.model_validate({"mode": world.mode, "debounceMs": 0}),
             entry=lambda _key: {},
             pack=self._pack,

@@ -20,7 +20,6 @@ from homarus.agent.commands import sessions as session_commands
 from homarus.agent.commands import settings as setting_commands
 from homarus.agent.commands.orders import Answer, Order, Program, Reply
 from homarus.agent.commands.wishes import DIRECTIVES, Given, Reading, read
-from homarus.agent.letters import Pack
 from homarus.agent.run import Outcome
 from homarus.config.schema import Commands as CommandRules
 from homarus.core.errors import HomarusError, RunBroke, UserError
@@ -38,7 +37,7 @@ from homarus.sessions.commands import (
 from homarus.sessions.reception import Heard
 from homarus.sessions.reset import after_trigger
 from homarus.store.base import Entry
-from homarus.store.journal import Accepted, JournalUnit, Lease
+from homarus.store.journal import Accepted, BuildReply, JournalUnit, Lease
 
 _FIRST: Final = (
     "new", "stop", "status", "model", "think", "verbose", "reasoning", "usage", "queue",
@@ -55,7 +54,7 @@ Work: TypeAlias = Callable[[Order], Awaitable[Reply | Inbound]]
 class Commands:
     """Hears commands and obeys them. Built once, by app.py."""
 
-    def __init__(self, program: Program, *, pack: Pack, posted: Callable[[], None]) -> None:
+    def __init__(self, program: Program, *, pack: BuildReply, posted: Callable[[], None]) -> None:
         self._program, self._pack, self._posted = program, pack, posted
 
     def hear(self, key: str, row: Accepted) -> Heard[Outcome]:

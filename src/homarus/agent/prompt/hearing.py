@@ -1,4 +1,4 @@
-"""A message as an agent's model reads it: who, where, when; and first of all the latest notes."""
+"""Format a user message for the model: sender, chat, time, and the latest daily notes."""
 
 from datetime import date
 
@@ -14,7 +14,10 @@ from homarus.sessions.envelope import envelope, with_notes
 def hear(
     agent: Agent, key: str, inbound: Inbound, last_ms: int | None, find_traits: FindTraits
 ) -> str:
-    """The words for the transcript. `last_ms`: when something was said here before, if ever."""
+    """Return the text for the transcript.
+
+    `last_ms` is the time of the session's last message; None: the session starts with this one.
+    """
     is_group = inbound.occasion.kind != "direct" or kind_of(key) == "group"
     text = envelope(
         inbound,

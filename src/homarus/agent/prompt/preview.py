@@ -1,12 +1,11 @@
-"""A conversation's system prompt as its next turn would have it, without a turn."""
+"""The system prompt that a session's next run would use, without running it."""
 
 from typing import Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
-from homarus.agent.prompt.chat import chat_of, with_memory
+from homarus.agent.prompt.chat import session_chat_context
 from homarus.agent.prompt.composer import Composer
-from homarus.agent.prompt.injection import kind_of
 from homarus.agent.prompt.report import Place, PromptReport
 from homarus.config.load import Loaded
 from homarus.core.channel_traits import FindTraits
@@ -15,13 +14,12 @@ from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
 from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models, Wish
-from homarus.sessions.last_route import last_chat
 from homarus.sessions.session import Session
 from homarus.tools.registry import Registry
 
 
 class Program(Protocol):
-    """What a turn would ask. `app.App` is one."""
+    """What a preview needs of the program."""
 
     models: Models
     clock: Clock
@@ -39,14 +37,14 @@ class Program(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A prompt and its figures."""
+    """A prompt and its report."""
 
     prompt: Prompt
     report: PromptReport
 
 
 async def preview(program: Program, key: str, find_traits: FindTraits) -> Preview:
-    """What the model that answers next would be told; it is not asked."""
+    """Return the prompt that the session's next run would send; no model is called."""
     agent, session = program.agent(agent_of(key)), await program.session(key)
     named = session.model or agent.model
     if named:
@@ -55,10 +53,7 @@ async def preview(program: Program, key: str, find_traits: FindTraits) -> Previe
         _, model = await program.models.road(Wish(agent.id))
     composer, entry = Composer(), session.record.data
     files = await composer.hooked_files(agent, key, program.hooks)
-    here, config = last_chat(entry), program.loaded.config
-    group = kind_of(key) == "group"
-    chat = chat_of(config, here, find_traits=find_traits, group=group)
-    chat = with_memory(chat, config, key, here.channel, group=group)
+    chat = session_chat_context(program.loaded.config, session, find_traits=find_traits)
     tools = chat.tools(program.tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = program.clock.now_ms()
