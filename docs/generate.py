@@ -16,7 +16,8 @@ import click
 from pydantic import BaseModel
 
 import homarus
-from homarus.agent.commands.table import ANSWERS
+from homarus.agent.commands.catalog import COMMANDS, RESETS
+from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.channels.roster import known_channels, label, load_channel
 from homarus.cli.main import group
 from homarus.config.channels import AccountSettings
@@ -26,7 +27,6 @@ from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
 from homarus.memory.tools import Remembers, memory_tools
 from homarus.plugins import hooks as plugin_hooks
-from homarus.sessions.commands import COMMANDS
 from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -77,7 +77,7 @@ def _command(ctx: click.Context) -> str:
 
 
 def chat_commands() -> str:
-    built = {*ANSWERS, "new", "reset"}
+    built = {*HANDLERS, *RESETS}
     rows = [
         (
             ", ".join(f"`/{name}`" for name in (one.name, *one.aliases)),

@@ -25,7 +25,7 @@ PACKAGE_LINES = {
     "core": 2_700,
     "memory": 11_000,
     "net": 800,
-    "plugins": 400,
+    "plugins": 700,
     "policy": 400,
     "providers": 10_500,
     "sessions": 4_500,

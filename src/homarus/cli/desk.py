@@ -13,10 +13,10 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from homarus.agent.status import Status
-from homarus.app import App, open_app
+from homarus.app import open_app
 from homarus.cli.reach import Reach, is_running, open_gateway
 from homarus.core.bus import Subscription
+from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, Unavailable, UserError
 from homarus.core.event import (
     CommandAnswered,
@@ -41,7 +41,8 @@ from homarus.core.message import (
 )
 from homarus.core.tasks import task_group
 from homarus.core.value import dataclass
-from homarus.sessions.commands import has_inline_command_tokens, is_abort_trigger
+from homarus.providers.models import Models
+from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Desk(Protocol):
         """The same for a line of a chat: it may be a command, or hold directives."""
         ...
 
-    async def status(self) -> Status: ...
+    async def status(self) -> SessionStatus: ...
 
     async def set_model(self, ref: str) -> None: ...
 
@@ -96,7 +97,9 @@ async def open_desk(
     """The conversation that is meant. `local` keeps it in this process, or fails."""
     if local or not is_running(reach):
         async with open_app(os.environ, ask=ask, warn=warn) as app:
-            desk = LocalDesk(app, app.key(key, agent))
+            desk = LocalDesk(
+                app.control, app.models, app.clock, app.control.resolve_key(key, agent)
+            )
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
                     group.create_task(desk.show(events, show))
@@ -111,10 +114,12 @@ async def open_desk(
 
 
 class LocalDesk:
-    """An App in this process."""
+    """A session in this process."""
 
-    def __init__(self, app: App, key: str) -> None:
-        self._app, self._key = app, key
+    def __init__(
+        self, control: "SessionControl[Outcome]", models: Models, clock: Clock, key: str
+    ) -> None:
+        self._control, self._models, self._clock, self._key = control, models, clock, key
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
         return await self._ask(text, wishes, "")
@@ -128,25 +133,25 @@ class LocalDesk:
             Address(channel="cli", chat="local"),
             "owner",
             text,
-            at_ms=self._app.clock.now_ms(),
+            at_ms=self._clock.now_ms(),
             wishes=wishes,
             authority=authority,
         )
-        outcome = await self._app.ask(self._key, inbound)
+        outcome = await self._control.ask(self._key, inbound)
         await asyncio.sleep(0)  # the run's last event is shown before the answer is
         if outcome.error:
             raise outcome.error
         return Answer(outcome.text, outcome.status == "aborted", result_json(outcome))
 
-    async def status(self) -> Status:
-        return await self._app.status(self._key)
+    async def status(self) -> SessionStatus:
+        return await self._control.status(self._key)
 
     async def set_model(self, ref: str) -> None:
-        model = self._app.models.check(ref)
-        await (await self._app.session(self._key)).set_model(model.provider, model.id)
+        model = self._models.check(ref)
+        await (await self._control.load(self._key)).set_model(model.provider, model.id)
 
     def abort(self) -> bool:
-        return bool(self._app.abort(self._key))
+        return bool(self._control.stop_now(self._key))
 
     async def show(self, events: Subscription, show: Show) -> None:
         async for event in events:
@@ -193,8 +198,6 @@ class LinkDesk:
         return Answer(said, bool((result.get("meta") or {}).get("aborted")), wire)
 
     async def say(self, text: str) -> Answer:
-        if not has_inline_command_tokens(text) and not is_abort_trigger(text):
-            return await self.ask(text)
         self._run_id, self._began = str(uuid4()), False
         said: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._saying = said
@@ -209,14 +212,14 @@ class LinkDesk:
         finally:
             self._asking, self._saying = False, None
 
-    async def status(self) -> Status:
+    async def status(self) -> SessionStatus:
         listed = await self._ask("sessions.list", {"search": self._key})
         rows = [row for row in listed["sessions"] if row["key"] == self._key]
         row = {**listed["defaults"], **(rows[0] if rows else {})}
         history = await self._ask("chat.history", {"sessionKey": self._key, "limit": 1000})
         agent = self._key.split(":")[1] if self._key.startswith("agent:") else "main"
         files = await self._ask("agents.files.list", {"agentId": agent})
-        return Status(
+        return SessionStatus(
             key=self._key,
             agent=agent,
             model=f"{row.get('modelProvider')}/{row.get('model')}",

@@ -16,7 +16,6 @@ from homarus.core.fences import fence_at, find_fences
 from homarus.core.units import parse_duration_ms
 from homarus.core.value import dataclass
 from homarus.sessions import levels
-from homarus.sessions.commands import is_command_name
 
 ExecHost: TypeAlias = Literal["sandbox", "gateway", "node"]
 ExecSecurity: TypeAlias = Literal["deny", "allowlist", "full"]
@@ -87,11 +86,15 @@ def parse_directives(
     text: str,
     *,
     model_aliases: Iterable[str] = (),
+    is_command: Callable[[str], bool] = lambda _name: False,
     allow_elevated: bool = True,
     allow_exec: bool = True,
     allow_status: bool = True,
 ) -> Directives:
-    """Take every directive out of a message."""
+    """Extract every directive of a message.
+
+    `is_command` returns whether a word names a command: an alias of that name is no directive.
+    """
     if "/" not in text:
         return Directives(text.strip())
     text, think = extract_think(text)
@@ -100,7 +103,7 @@ def parse_directives(
     text, elevated = extract_elevated(text) if allow_elevated else (text, None)
     text, run = extract_exec(text) if allow_exec else (text, None)
     text, status = extract_status(text) if allow_status else (text, False)
-    text, model = extract_model(text, model_aliases)
+    text, model = extract_model(text, model_aliases, is_command)
     text, queue = extract_queue(text)
     return Directives(text, think, verbose, reasoning, elevated, run, status, model, queue)
 
@@ -184,12 +187,16 @@ def extract_queue(text: str) -> tuple[str, QueueSetting | None]:
     return _remove(text, found.start(), end), setting
 
 
-def extract_model(text: str, aliases: Iterable[str] = ()) -> tuple[str, ModelSetting | None]:
+def extract_model(
+    text: str,
+    aliases: Iterable[str] = (),
+    is_command: Callable[[str], bool] = lambda _name: False,
+) -> tuple[str, ModelSetting | None]:
     """`/model NAME`, or `/ALIAS` for an alias that is no command's name."""
     found = _find(text, "model", r"([\w.:@-]+(?:/[\w.:@-]+)*)?")
     if not found:
         names = sorted({alias.strip() for alias in aliases if alias.strip()}, key=len, reverse=True)
-        free = [re.escape(name) for name in names if not is_command_name(name)]
+        free = [re.escape(name) for name in names if not is_command(name)]
         found = _find(text, "|".join(free), capture_name=True) if free else None
     if not found:
         return text.strip(), None

@@ -19,7 +19,7 @@ _WEBCHAT: Final = "webchat"  # reads the session itself: it has no address
 
 def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") -> dict[str, Json]:
     """What a message that came this way changes in a session's record."""
-    if came_by.channel in _NO_WAY_BACK:
+    if came_by.channel in _NO_WAY_BACK or not came_by.chat:
         return {}
     if came_by.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
         return {}

@@ -12,10 +12,9 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from homarus.config import schema
-from homarus.config.load import Loaded
 from homarus.config.paths import Paths
 from homarus.config.resolve import agents
 from homarus.core.clock import Clock
@@ -96,26 +95,26 @@ def over_budget(sizes: Sequence[tuple[str, int, float]], budget: int) -> tuple[s
     return tuple(gone)
 
 
-class Kept(Protocol):
-    """The program whose sessions are looked after. `app.App` is one."""
+@dataclass(frozen=True, slots=True)
+class MaintenanceServices:
+    """What session maintenance uses; `is_busy` tells whether a session has or awaits a run."""
 
-    loaded: Loaded
+    get_config: Callable[[], schema.Config]
     paths: Paths
     store: Store
-    sessions: Sessions
+    repository: Sessions
     clock: Clock
     lanes: Lanes
-
-    def live_runs(self, key: str | None = None) -> Sequence[str]: ...
-
-    def waiting(self, key: str) -> int: ...
+    is_busy: Callable[[str], bool]
 
 
 class Upkeep:
-    """Does it."""
+    """Prunes sessions and archived transcripts, once a day."""
 
-    def __init__(self, program: Kept, *, archive_bytes: int = ARCHIVE_BYTES) -> None:
-        self._program, self._clock = program, program.clock
+    def __init__(
+        self, services: MaintenanceServices, *, archive_bytes: int = ARCHIVE_BYTES
+    ) -> None:
+        self._services, self._clock = services, services.clock
         self._archive_bytes = archive_bytes
 
     async def run(self) -> None:
@@ -127,16 +126,16 @@ class Upkeep:
 
     async def once(self) -> None:
         """Do what the rules say to every agent's sessions; forget what is long settled."""
-        forgotten = await self._program.store.journal.prune(self._clock.now_ms() - KEPT_MS)
+        forgotten = await self._services.store.journal.prune(self._clock.now_ms() - KEPT_MS)
         if forgotten:
             log.info("forgot %d settled messages and sent replies", forgotten)
-        config = self._program.loaded.config
+        config = self._services.get_config()
         rules = rules_of(config.session.maintenance)
         for agent in agents(config):
             await self._tidy(agent, rules)
 
     async def _tidy(self, agent: str, rules: Rules) -> None:
-        records = await self._program.store.sessions(agent=agent, bare=True)
+        records = await self._services.store.sessions(agent=agent, bare=True)
         made = plan(records, self._clock.now_ms(), rules, self._stays)
         gone = [*made.old, *made.over]
         files = await asyncio.to_thread(self._surplus, agent)
@@ -147,7 +146,7 @@ class Upkeep:
             await self._put_aside(record)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        folder, now_ms = self._program.paths.sessions_dir(agent), self._clock.now_ms()
+        folder, now_ms = self._services.paths.sessions_dir(agent), self._clock.now_ms()
         removed = await asyncio.to_thread(_remove, folder, files)
         rotated = await asyncio.to_thread(_rotate, folder / INDEX, rules.rotate_bytes, now_ms)
         if gone or removed or rotated:
@@ -157,22 +156,21 @@ class Upkeep:
             )  # fmt: skip
 
     def _stays(self, record: SessionRecord) -> bool:
-        is_busy = self._program.live_runs(record.key) or self._program.waiting(record.key)
-        return bool(is_busy) or record.key == main_key(record.agent)
+        return self._services.is_busy(record.key) or record.key == main_key(record.agent)
 
     async def _put_aside(self, planned: SessionRecord) -> None:
         """Unless somebody has used it since it was looked at."""
-        async with self._program.lanes.enter(f"session:{planned.key}"):
-            now = await self._program.store.session(planned.key)
+        async with self._services.lanes.enter(f"session:{planned.key}"):
+            now = await self._services.store.session(planned.key)
             if now is not None and now.version == planned.version and not self._stays(now):
-                await self._program.sessions.delete(planned.key, self._clock.now_ms())
+                await self._services.repository.delete(planned.key, self._clock.now_ms())
 
     def _surplus(self, agent: str) -> tuple[str, ...]:
         """Transcripts put aside that are more than are kept."""
         found = list[tuple[str, int, float]]()
         with (
             contextlib.suppress(OSError),
-            os.scandir(self._program.paths.sessions_dir(agent)) as entries,
+            os.scandir(self._services.paths.sessions_dir(agent)) as entries,
         ):
             for entry in entries:
                 if _ARCHIVED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):

@@ -74,12 +74,12 @@ def test_a_conversation_that_begins_has_the_notes_indexed_aside(tmp_path: Path) 
     async def main() -> None:
         async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
             agent = app.agent("main")
-            app.memories.touch(agent)  # there is nothing to remember
-            assert app.memories._memories is None
+            app.memory.touch(agent)  # there is nothing to remember
+            assert app.memory._memories is None
             agent.workspace.mkdir(parents=True, exist_ok=True)
             (agent.workspace / "MEMORY.md").write_text("- A walrus.\n", encoding="utf-8")
-            app.memories.touch(agent)
-            assert app.memories._memories is None, "nobody waits for it"
+            app.memory.touch(agent)
+            assert app.memory._memories is None, "nobody waits for it"
             database = app.paths.state / "memory" / "main.sqlite"
             await until(database.exists)
 
