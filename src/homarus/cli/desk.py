@@ -1,7 +1,6 @@
-"""Where a command's work is done: by a gateway that runs, else by an App in this process.
+"""Use one session from a terminal command: through a running gateway, else in this process.
 
-A desk is one conversation: ask, say, look, change the model, stop. What happens while an answer
-is made is shown as events, the same ones in both places.
+Both clients show the same events while an answer is made.
 """
 
 import asyncio
@@ -50,13 +49,13 @@ if TYPE_CHECKING:
     from homarus.gateway.link import Link
 
 Show = Callable[[Event], None]
-_PATIENCE_S = 7 * 86_400.0  # a run has a deadline of its own
+_PATIENCE_S = 7 * 86_400.0  # runs have their own deadline
 _SHOW_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a question. `wire` is the whole of it, as the protocol has it."""
+    """The outcome of a message; `wire` is the result of the `agent` method."""
 
     text: str
     aborted: bool = False
@@ -64,14 +63,14 @@ class Answer:
 
 
 class Desk(Protocol):
-    """One conversation, wherever it is held."""
+    """One session, in this process or behind a gateway."""
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
-        """Put a question and wait; a run that failed raises its error."""
+        """Run the agent on a message and wait; raises the error of a failed run."""
         ...
 
     async def say(self, text: str) -> Answer:
-        """The same for a line of a chat: it may be a command, or hold directives."""
+        """Send a line of a chat, which may be a command or have directives, and wait."""
         ...
 
     async def status(self) -> SessionStatus: ...
@@ -79,7 +78,7 @@ class Desk(Protocol):
     async def set_model(self, ref: str) -> None: ...
 
     def abort(self) -> bool:
-        """Stop the answer being made; whether there was one."""
+        """Stop the active run; return whether there was one."""
         ...
 
 
@@ -94,7 +93,7 @@ async def open_desk(
     show: Show = lambda _event: None,
     warn: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[Desk]:
-    """The conversation that is meant. `local` keeps it in this process, or fails."""
+    """Open a session; `local` does not use a gateway, even when one runs."""
     if local or not is_running(reach):
         async with open_app(os.environ, ask=ask, warn=warn) as app:
             desk = LocalDesk(
@@ -138,7 +137,7 @@ class LocalDesk:
             authority=authority,
         )
         outcome = await self._control.ask(self._key, inbound)
-        await asyncio.sleep(0)  # the run's last event is shown before the answer is
+        await asyncio.sleep(0)  # so that the run's last event is shown before the answer
         if outcome.error:
             raise outcome.error
         return Answer(outcome.text, outcome.status == "aborted", result_json(outcome))
@@ -160,16 +159,16 @@ class LocalDesk:
 
 
 class LinkDesk:
-    """A gateway, in another process or on another machine."""
+    """A session behind a gateway, on this machine or another."""
 
     def __init__(self, link: "Link", group: asyncio.TaskGroup, key: str) -> None:
         self._link, self._key = link, key
         self._group: asyncio.TaskGroup = group
         self._view: Show = lambda _event: None
-        self._run_id = ""  # of the last question
+        self._run_id = ""  # of the last message
         self._asking = False
-        self._began = False  # something of it was shown
-        self._shown = asyncio.Event()  # all of it
+        self._began = False  # an event of its run was shown
+        self._shown = asyncio.Event()  # its last event was shown
         self._saying: asyncio.Future[Answer] | None = None
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
@@ -181,7 +180,9 @@ class LinkDesk:
             "idempotencyKey": self._run_id,
             **({"model": wishes.model} if wishes.model else {}),
             **({"thinking": wishes.thinking} if wishes.thinking else {}),
-            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # whole seconds
+            **(
+                {"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}
+            ),  # integer
         }
         self._asking = True
         try:
@@ -204,9 +205,9 @@ class LinkDesk:
         params = {"sessionKey": self._key, "message": text, "idempotencyKey": self._run_id}
         self._asking = True
         try:
-            told = await self._link.call("chat.send", params)
-            if isinstance(told, dict) and "aborted" in told:  # a word that stops is not a message
-                said.set_result(Answer("Stopped." if told["aborted"] else "Nothing is running."))
+            status = await self._link.call("chat.send", params)
+            if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
+                said.set_result(Answer("Stopped." if status["aborted"] else "Nothing is running."))
                 self._show_reply((await said).text)
             return await said
         finally:
@@ -243,11 +244,11 @@ class LinkDesk:
         return True
 
     async def show(self, show: Show) -> None:
-        """Show the run that is waited for, as the gateway tells of it."""
+        """Show the events of the run that is waited for."""
         self._view = show
         async for name, payload in self._link.events():
             if name == "chat" and isinstance(payload, dict):
-                self._hear(payload)
+                self._on_chat(payload)
             if name != "agent" or not isinstance(payload, dict):
                 continue
             if payload.get("runId") == self._run_id and (fact := fact_of(payload)):
@@ -259,8 +260,8 @@ class LinkDesk:
         if self._saying and not self._saying.done():
             self._saying.set_exception(Unavailable("the gateway closed the connection"))
 
-    def _hear(self, payload: Mapping[str, Json]) -> None:
-        """What became of a line; what no run showed, as a command's reply, is shown here."""
+    def _on_chat(self, payload: Mapping[str, Json]) -> None:
+        """Handle a `chat` event: show a command's reply, and record the end of the message."""
         run_id, said = str(payload.get("runId")), self._saying
         text, state = _result_text(payload.get("message")), payload.get("state")
         if run_id == f"{self._run_id}:status" and state == "final":
@@ -278,7 +279,7 @@ class LinkDesk:
         self._view(Event(self._run_id, self._key, 1, 0, CommandAnswered(text)))
 
     async def _stop(self, params: Mapping[str, Json]) -> None:
-        with suppress(HomarusError):  # the run's own answer says what became of it
+        with suppress(HomarusError):  # the run's own result reports what happened
             await self._link.call("chat.abort", params)
 
     async def _ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
@@ -287,21 +288,21 @@ class LinkDesk:
 
 
 async def _key_at(link: "Link", key: str | None, agent: str | None) -> str:
-    """The conversation that is meant, as the gateway names it."""
+    """Return the session key as the gateway stores it."""
     if key is None and agent is None:
         snapshot = link.hello.get("snapshot")
         defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
         if isinstance(defaults, dict) and defaults.get("mainSessionKey"):
             return str(defaults["mainSessionKey"])
-    asked = key or "main"
-    if agent and not asked.startswith("agent:"):
-        asked = f"agent:{agent}:{asked}"
-    shown = await link.call("chat.history", {"sessionKey": asked, "limit": 1})
-    return str(shown["sessionKey"]) if isinstance(shown, dict) else asked
+    name = key or "main"
+    if agent and not name.startswith("agent:"):
+        name = f"agent:{agent}:{name}"
+    shown = await link.call("chat.history", {"sessionKey": name, "limit": 1})
+    return str(shown["sessionKey"]) if isinstance(shown, dict) else name
 
 
 def fact_of(payload: Mapping[str, Json]) -> Fact | None:
-    """An `agent` event as the fact it was made of, as far as the wire tells."""
+    """Decode the payload of an `agent` event; None for kinds that are not shown."""
     data = payload.get("data")
     if not isinstance(data, dict):
         return None
@@ -333,7 +334,7 @@ def _result_text(result: Json) -> str:
 
 
 def result_json(outcome: "Outcome") -> dict[str, Json]:
-    """The answer in the shape the original's command prints."""
+    """Return an outcome in the format that OpenClaw's command prints."""
     provider, _, model = outcome.model.partition("/")
     usage = outcome.usage
     return {

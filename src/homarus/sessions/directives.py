@@ -1,9 +1,9 @@
-"""Inline directives: `/think high`, `/model opus`, `/queue collect cap:5` inside a message.
+"""Parse inline directives: `/think high`, `/model opus`, `/queue collect cap:5` in a message.
 
-A directive stands at the start of the text or after white space, outside code fences. It is taken
-out; what the person wrote around it stays as it was. A word after a directive that is no level
-(`/think about it`) stays in the sentence too, unless the directive is all there is: then it is
-kept as `raw`, for the answer that says which words there are.
+A directive is at the start of the text or after white space, outside code fences. It is removed;
+the text around it stays as it was. A word after a directive that is no level (`/think about it`)
+stays in the text, unless there is no other text: then it is stored as `raw`, for the reply that
+lists the valid words.
 """
 
 import re
@@ -32,7 +32,7 @@ _CAP = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[_V]):
-    """A value asked for. `raw` is the word used; `value` is None when the word means nothing."""
+    """A requested value; `raw` is the word, `value` is None when the word is unknown."""
 
     value: _V | None
     raw: str = ""
@@ -40,7 +40,7 @@ class Setting(Generic[_V]):
 
 @dataclass(frozen=True, slots=True)
 class ExecSetting:
-    """`/exec host=… security=… ask=… node=…`: where commands run, and who is asked."""
+    """`/exec host=… security=… ask=… node=…`: where commands run, and the approval they need."""
 
     host: Setting[ExecHost] | None = None
     security: Setting[ExecSecurity] | None = None
@@ -50,7 +50,7 @@ class ExecSetting:
 
 @dataclass(frozen=True, slots=True)
 class QueueSetting:
-    """`/queue MODE debounce:… cap:… drop:…`; `reset` forgets what was set before."""
+    """`/queue MODE debounce:… cap:… drop:…`; `reset` removes what was set before."""
 
     mode: Setting[levels.QueueMode] | None = None
     debounce_ms: Setting[int] | None = None
@@ -61,7 +61,7 @@ class QueueSetting:
 
 @dataclass(frozen=True, slots=True)
 class ModelSetting:
-    """`/model NAME@PROFILE`, or `/ALIAS`; an empty name asks which model it is."""
+    """`/model NAME@PROFILE`, or `/ALIAS`; an empty name asks for the current model."""
 
     name: str = ""
     profile: str = ""
@@ -69,7 +69,7 @@ class ModelSetting:
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """What a message asked for, and its text without the asking. None: not asked."""
+    """The directives of a message, and its text without them."""
 
     text: str
     think: Setting[levels.ThinkLevel] | None = None
@@ -140,7 +140,7 @@ def extract_status(text: str) -> tuple[str, bool]:
 
 
 def extract_exec(text: str) -> tuple[str, ExecSetting | None]:
-    """`/exec` and its options; the first word that is none ends them."""
+    """Extract `/exec` and its options; the first word that is no option ends them."""
     found = _find(text, "exec")
     if not found:
         return text.strip(), None
@@ -237,7 +237,7 @@ def _find(
 
 
 def _remove(text: str, start: int, end: int) -> str:
-    """The text without a piece of it; the gap closes to a space, a line or a paragraph break."""
+    """Remove a part of the text; the gap becomes a space, a line or a paragraph break."""
     before, after = text[:start].rstrip(), text[end:].lstrip()
     tail = len(text) - len(after)
     taken = text[start:end].rstrip()

@@ -12,7 +12,7 @@ from homarus.core.errors import BadRequest, InvalidRequest, Unavailable, UserErr
 from homarus.core.message import Image, Message, Text, user
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.run_tracker import RunFailedError
-from homarus.sessions.transcript import message_entry
+from homarus.sessions.transcript import message_draft
 from homarus.store.base import Entry, Header
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
@@ -353,7 +353,7 @@ def entries(*messages: Message) -> list[Entry]:
     made: list[Entry] = []
     for n, message in enumerate(messages):
         parent = made[-1].id if made else None
-        made.append(message_entry(message, parent, f"{n:08x}", 1_000 + n))
+        made.append(message_draft(message, 1_000 + n).at(f"{n:08x}", parent, 1_000 + n))
     return made
 
 
