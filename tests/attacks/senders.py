@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from homarus.agent.commands.table import Commands
+from homarus.agent.commands.catalog import has_control_command
 from homarus.app import App, open_app
 from homarus.channels import gate
 from homarus.channels.base import Capabilities, Receipt, Receive
@@ -78,7 +78,13 @@ def _config(telegram: Mapping[str, Json], **rest: Json) -> Config:
 
 
 def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> Gate:
-    return Gate(lambda: config, folder, clock or FakeClock(), entry=lambda _key: {})
+    return Gate(
+        lambda: config,
+        folder,
+        clock or FakeClock(),
+        entry=lambda _key: {},
+        is_command=has_control_command,
+    )
 
 
 def _try(folder: Path, telegram: Mapping[str, Json], inbound: Inbound, **rest: Json) -> Verdict:
@@ -210,7 +216,7 @@ def _owner_command(folder: Path) -> str:
                 verdict = _try(folder, config, replace(_direct("7", text), id=text), **rest)
                 if not isinstance(verdict, Admitted):
                     return f"was {verdict}"
-                outcome = await app.ask(app.key(), verdict.inbound)
+                outcome = await app.control.ask(app.control.resolve_key(), verdict.inbound)
                 if "owner" not in str(outcome.error):
                     return f"{text} was answered {outcome}"
             return "" if app.paths.config.exists() == before else "the config was written"
@@ -305,9 +311,9 @@ def _forwarded(folder: Path) -> str:
         if not isinstance(verdict, Admitted) or verdict.inbound.authority:
             return f"was {verdict}"
         async with _program(folder) as app:
-            row = (await app.accept(app.key(), verdict.inbound)).row
-            commands = Commands(app, pack=lambda *_told: [], posted=lambda: None)
-            return "is a command" if commands.hear(app.key(), row).instead else ""
+            row = (await app.control.accept(app.control.resolve_key(), verdict.inbound)).row
+            message = app.commands.interpret(app.control.resolve_key(), row)
+            return "is a command" if message.execute else ""
 
     return asyncio.run(main())
 

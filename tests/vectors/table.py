@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic.alias_generators import to_snake
 
+from homarus.agent.commands import catalog as commands
 from homarus.agent.context import flush, pruning
 from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
@@ -29,7 +30,6 @@ from homarus.memory import chunk as notes
 from homarus.memory import compatible
 from homarus.policy import access
 from homarus.sessions import (
-    commands,
     directives,
     envelope,
     levels,
@@ -235,7 +235,9 @@ def _queue_settings(ask: Json) -> Json:
 
 
 def _model(text: str, options: Json = None) -> Json:
-    cleaned, setting = directives.extract_model(text, (options or {}).get("aliases", ()))
+    cleaned, setting = directives.extract_model(
+        text, (options or {}).get("aliases", ()), commands.is_command_name
+    )
     return {"cleaned": cleaned, "hasDirective": setting is not None, **_model_fields(setting)}
 
 
@@ -244,6 +246,7 @@ def _directives(text: str, options: Json = None) -> Json:
     found = directives.parse_directives(
         text,
         model_aliases=options.get("modelAliases", ()),
+        is_command=commands.is_command_name,
         allow_elevated=not options.get("disableElevated"),
         allow_status=options.get("allowStatusDirective") is not False,
     )

@@ -46,10 +46,11 @@ class Front:
         put: Put,
         sent: Callable[[Outbound, str], object],
         called: Callable[[str], tuple[str, str]],
+        is_command: Callable[[str], bool],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
-        self._told = sent
+        self._told, self._is_command = sent, is_command
         self._door: tuple[Gate, Porter] | None = None
         self._open_door = partial(self._make_door, config, state, clock, called, record)
         self.delivery = Delivery(journal, (), clock, config=config, sent=self._sent)
@@ -91,6 +92,7 @@ class Front:
             clock,
             entry=lambda key: porter.entries.get(key, {}),
             called=lambda agent: Called(*called(agent)),
+            is_command=self._is_command,
         )
         porter = Porter(
             config,

@@ -47,7 +47,6 @@ from homarus.core.value import dataclass
 from homarus.policy import access
 from homarus.policy.access import Mention, Roll
 from homarus.policy.room import Room
-from homarus.sessions.commands import has_control_command
 from homarus.sessions.routing import Route
 
 log = logging.getLogger(__name__)
@@ -96,9 +95,11 @@ class Gate:
         clock: Clock,
         *,
         entry: Callable[[str], Mapping[str, Json]],
+        is_command: Callable[[str], bool],
         called: Callable[[str], Called] | None = None,
     ) -> None:
         self._config, self._entry, self._called = config, entry, called
+        self._is_command = is_command
         self._pairings = Pairings(state, clock, wait_s=_LOCK_WAIT_S)
         self._history, self._mentions, self._loops = History(), Mentions(), Loops(clock)
         self._warned_of: Config | None = None
@@ -207,7 +208,7 @@ class Gate:
         text = _command_in(inbound, patterns) if mention.mentioned else inbound.text
         ordered = access.is_order(
             mention,
-            is_command=bool(authority) and has_control_command(text),
+            is_command=bool(authority) and self._is_command(text),
             may_command=authority in {"owner", "authorised"},
         )
         if access.is_passed_over(mention) and not ordered:

@@ -1,4 +1,4 @@
-"""`homarus chat`: talk with an agent in this terminal."""
+"""`homarus chat`: chat with an agent in this terminal."""
 
 import asyncio
 import signal
@@ -63,13 +63,13 @@ async def _chat(
 
 
 class Chat:
-    """One conversation at the terminal."""
+    """One session at the terminal."""
 
     def __init__(self, desk: Desk, view: TerminalView, lines: LineReader) -> None:
         self._desk, self._view, self._lines = desk, view, lines
 
     async def run(self) -> None:
-        """Read, answer, repeat, until there is nothing more to read."""
+        """Read a line, answer it, and repeat until the input ends."""
         status = await self._desk.status()
         self._view.notice(f"{status.model} ({status.why}) · /help for commands")
         if status.note:
@@ -83,12 +83,12 @@ class Chat:
                 return
             try:
                 if line.strip():
-                    await self._take(line.strip())
-            except HomarusError as exc:  # a mistyped model is no reason to leave
+                    await self._send(line.strip())
+            except HomarusError as exc:  # a mistyped model does not end the chat
                 self._failed(exc)
 
-    async def _take(self, line: str) -> None:
-        """A line: words for the agent, or a command, which the program itself answers."""
+    async def _send(self, line: str) -> None:
+        """Send a line: a message for the agent, or a command."""
         answer = await self._desk.say(line)
         if answer.aborted:
             self._view.notice("stopped.")
@@ -100,7 +100,7 @@ class Chat:
             self._view.notice(f"Failed: {failed.provider}/{failed.model}: {failed.error}")
 
     async def model(self, ref: str) -> None:
-        """Use another model for this conversation."""
+        """Set the model of this session."""
         await self._desk.set_model(ref)
 
     def _failed(self, error: HomarusError) -> None:

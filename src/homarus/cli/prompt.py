@@ -49,4 +49,5 @@ async def _get(reach: Reach, asked: dict[str, Json]) -> dict[str, Json]:
 
     key, agent = asked.get("sessionKey"), asked.get("agentId")
     async with open_app(os.environ, warn=warn) as app:
-        return await show_prompt(app, key, agent, text=asked["text"])
+        found = app.control.resolve_key(key, agent)
+        return await show_prompt(app.preview, found, text=asked["text"])

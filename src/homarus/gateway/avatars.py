@@ -2,7 +2,7 @@
 
 from homarus.agent.prompt.identity_file import Identity, Picture, find_identity, read_picture
 from homarus.config.resolve import agent_settings, agents
-from homarus.gateway.host import Host
+from homarus.gateway.services import GatewayServices
 
 PATH = "/avatar/"
 
@@ -14,7 +14,7 @@ def avatar_url(agent: str, identity: Identity) -> str:
     return identity.avatar if identity.avatar.lower().startswith(("http", "data:")) else ""
 
 
-def find_avatar(host: Host, agent: str) -> Picture | None:
+def find_avatar(host: GatewayServices, agent: str) -> Picture | None:
     """An agent's picture; None when there is no such agent, or it shows none."""
     config = host.loaded.config
     if agent not in agents(config):

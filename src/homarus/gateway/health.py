@@ -3,15 +3,15 @@
 from homarus.config.resolve import agents, default_agent
 from homarus.core.message import Json
 from homarus.core.pulse import Pulse
-from homarus.gateway.host import Host
 from homarus.gateway.lines import describe
 from homarus.gateway.rows import index_path
+from homarus.gateway.services import GatewayServices
 
 FRESH_MS = 60_000
 _RECENT = 5
 
 
-async def look(host: Host, pulse: Pulse) -> dict[str, Json]:
+async def look(host: GatewayServices, pulse: Pulse) -> dict[str, Json]:
     """Counts and the newest sessions; no transcript is read, no service is asked.
 
     It is not `ok` while, and for a minute after, something blocked the event loop.
@@ -34,7 +34,7 @@ async def look(host: Host, pulse: Pulse) -> dict[str, Json]:
     }
 
 
-def _channels(host: Host) -> dict[str, Json]:
+def _channels(host: GatewayServices) -> dict[str, Json]:
     """Every channel and its accounts, as they were when somebody last looked."""
     told = describe(host, {}, host.clock.now_ms())
     for name, row in told["channels"].items():
@@ -57,7 +57,7 @@ def heartbeat() -> dict[str, Json]:
     return {"enabled": False, "every": "disabled", "everyMs": None}
 
 
-async def _agent(host: Host, agent: str, *, is_default: bool) -> dict[str, Json]:
+async def _agent(host: GatewayServices, agent: str, *, is_default: bool) -> dict[str, Json]:
     now_ms = host.clock.now_ms()
     records = await host.store.sessions(agent=agent, limit=_RECENT)
     return {

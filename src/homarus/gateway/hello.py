@@ -67,7 +67,7 @@ def _snapshot(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
         "sessionDefaults": {
             "defaultAgentId": agent,
             "mainKey": "main",
-            "mainSessionKey": host.key(agent=agent),
+            "mainSessionKey": host.control.resolve_key(agent=agent),
             "scope": "per-sender",
         },
         "authMode": gateway.gate.auth.mode,

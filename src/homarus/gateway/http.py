@@ -185,7 +185,7 @@ class Site:
         if scope["type"] != "http" or scope["method"] != "POST":
             return None
         try:
-            switchboard = self._gateway.host.switchboard
+            switchboard = self._gateway.host.channels
         except Unavailable as exc:
             raise Barred(503, exc.message, after_s=2) from None
         path: bytes = scope.get("raw_path") or scope["path"].encode()

@@ -14,7 +14,7 @@ from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Json
 from homarus.core.tasks import contain, task_group
 from homarus.core.text import one_line
-from homarus.gateway.host import Host
+from homarus.gateway.services import GatewayServices
 
 if TYPE_CHECKING:
     from homarus.channels.switchboard import LineStatus
@@ -36,9 +36,9 @@ def usual_account(lines: "Sequence[LineStatus]") -> str:
     return DEFAULT_ACCOUNT if DEFAULT_ACCOUNT in names else names[0]
 
 
-def describe(host: Host, probes: Mapping[Key, Json], at_ms: int) -> dict[str, Json]:
+def describe(host: GatewayServices, probes: Mapping[Key, Json], at_ms: int) -> dict[str, Json]:
     """Every channel of the config and its accounts, as `channels.status` answers."""
-    channels = by_channel(host.switchboard.status())
+    channels = by_channel(host.channels.status())
     labels = {name: _label(name) for name in channels}
     accounts = {
         name: [_account(host.loaded.config, line, probes, at_ms) for line in lines]
@@ -118,7 +118,7 @@ def _account(
     return row
 
 
-async def probe_all(host: Host, timeout_s: float) -> dict[Key, Json]:
+async def probe_all(host: GatewayServices, timeout_s: float) -> dict[Key, Json]:
     """Ask every service that can be asked, all at once, whether it lets us in."""
     found: dict[Key, Json] = {}
 
@@ -129,7 +129,7 @@ async def probe_all(host: Host, timeout_s: float) -> dict[Key, Json]:
         async def probe() -> None:
             try:
                 async with asyncio.timeout(timeout_s):
-                    who = await host.switchboard.probe(*key)
+                    who = await host.channels.probe(*key)
             except HomarusError as exc:
                 told["error"] = redact(str(exc))
             except TimeoutError:
@@ -143,7 +143,7 @@ async def probe_all(host: Host, timeout_s: float) -> dict[Key, Json]:
         found[key] = {**told, "elapsedMs": elapsed_ms}
 
     async with task_group() as group:
-        for line in host.switchboard.status():
+        for line in host.channels.status():
             if line.enabled and line.configured:
                 group.create_task(ask((line.channel, line.account)))
     return found

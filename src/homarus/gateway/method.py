@@ -24,8 +24,8 @@ from homarus.core.value import dataclass
 from homarus.gateway.frames import NEWEST_PROTOCOL, first_error
 
 if TYPE_CHECKING:
-    from homarus.gateway.host import Host
     from homarus.gateway.server import Gateway
+    from homarus.gateway.services import GatewayServices
 
 Scope: TypeAlias = Literal["read", "write", "admin", "approvals", "pairing", "none"]
 
@@ -85,7 +85,7 @@ class Call:
     first answer when the final one will take long.
     """
 
-    host: "Host"
+    host: "GatewayServices"
     gateway: "Gateway"
     caller: Caller
     request_id: str

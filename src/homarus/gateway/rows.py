@@ -6,8 +6,8 @@ from homarus.config.resolve import agent_settings, default_agent
 from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.value import dataclass
-from homarus.gateway.host import Host
 from homarus.gateway.params import MAX_INT
+from homarus.gateway.services import GatewayServices
 from homarus.store.base import SessionRecord
 from homarus.store.place import INDEX
 
@@ -34,7 +34,7 @@ class Defaults:
     reasoning: bool = False
 
 
-async def find_defaults(host: Host, agent: str | None = None) -> Defaults:
+async def find_defaults(host: GatewayServices, agent: str | None = None) -> Defaults:
     """The model of an agent, as configured or as this machine offers."""
     config = host.loaded.config
     try:
@@ -45,7 +45,7 @@ async def find_defaults(host: Host, agent: str | None = None) -> Defaults:
     return Defaults(model.provider, model.id, model.window, model.reasoning)
 
 
-def index_path(host: Host, agent: str) -> str:
+def index_path(host: GatewayServices, agent: str) -> str:
     """The file that lists an agent's sessions."""
     return str(host.paths.sessions_dir(agent) / INDEX)
 

@@ -27,7 +27,6 @@ from homarus.core.tasks import supervise, task_group
 from homarus.core.value import dataclass
 from homarus.gateway.auth import Auth, resolve_auth
 from homarus.gateway.handshake import Gate
-from homarus.gateway.host import Host
 from homarus.gateway.http import Listener, Site, open_sockets
 from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import keep
@@ -35,6 +34,7 @@ from homarus.gateway.listen import Listen, resolve_listen
 from homarus.gateway.method import Method
 from homarus.gateway.reload import Change, Watch
 from homarus.gateway.server import Gateway
+from homarus.gateway.services import GatewayServices
 from homarus.store.lock import holder
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Plan:
 
 async def serve(
     plan: Plan,
-    open_program: Callable[[], AbstractAsyncContextManager[Host]],
+    open_program: Callable[[], AbstractAsyncContextManager[GatewayServices]],
     ready: Callable[[str], None],
 ) -> Ending:
     """Serve until told to end. `ready` gets the address when requests can be answered."""
@@ -140,7 +140,7 @@ async def _attend(
     plan: Plan,
     gateway: Gateway,
     listener: Listener,
-    program: Host,
+    program: GatewayServices,
     *,
     bell: Bell,
     url: str,
@@ -154,7 +154,7 @@ async def _attend(
         able=lambda loaded: _check(plan, loaded),
     )  # fmt: skip
     gateway.watch = watch
-    program.restart = lambda: bell.ring("restart", "a person asked for a restart")
+    program.set_restart(lambda: bell.ring("restart", "a person asked for a restart"))
     if plan.problem:
         _reject(gateway, plan.problem)
     async with task_group() as group:
@@ -170,8 +170,8 @@ async def _attend(
             log.info("the gateway is ready on port %d", port)
             await program.hooks.gateway_start(port)
             await program.hooks.gateway_startup()
-            await program.boot()
-            running.append(group.create_task(program.warm()))
+            await program.run_boot()
+            running.append(group.create_task(program.preload()))
             if plan.problem is None:
                 await asyncio.to_thread(keep, plan.paths.state, plan.loaded)
             await bell.wait()
@@ -198,7 +198,9 @@ async def _leave(gateway: Gateway, bell: Bell) -> None:
         hurry.cancel()
 
 
-async def _take(plan: Plan, gateway: Gateway, program: Host, bell: Bell, change: Change) -> None:
+async def _take(
+    plan: Plan, gateway: Gateway, program: GatewayServices, bell: Bell, change: Change
+) -> None:
     """A new config that can be read. One the gateway could not start with is refused."""
     if change.action == "restart":
         _check(plan, change.loaded)

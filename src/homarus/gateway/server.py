@@ -28,11 +28,13 @@ from homarus.gateway.frames import TICK_S
 from homarus.gateway.handshake import Accepted, Gate
 from homarus.gateway.health import FRESH_MS, look
 from homarus.gateway.hello import hello
-from homarus.gateway.host import Host
-from homarus.gateway.memo import Memo
+from homarus.gateway.idempotency import IdempotencyCache
 from homarus.gateway.method import Caller, Method, Scope
 from homarus.gateway.presence import Presence
 from homarus.gateway.reload import Watch
+from homarus.gateway.run_tracker import RunTracker
+from homarus.gateway.services import GatewayServices
+from homarus.gateway.spending import Spending
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +84,8 @@ class Gateway:
         self.started_ms = self.clock.now_ms()
         self.presence = Presence(self.clock, __version__)
         self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
-        self.memo = Memo(self.clock)
+        self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)
+        self.spending = Spending()
         self.health: Mapping[str, Json] = {}
         self.pulse = Pulse()
         self.config_problem = ""  # why the file on disk is not the one in use
@@ -90,11 +93,11 @@ class Gateway:
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1
-        self._host: Host | None = None
+        self._host: GatewayServices | None = None
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def host(self) -> Host:
+    def host(self) -> GatewayServices:
         """The program behind; Unavailable until it is there."""
         if self._host is None:
             raise Unavailable("the gateway is starting", retry_after_ms=500)
@@ -113,7 +116,7 @@ class Gateway:
     def state_version(self) -> dict[str, int]:
         return {"presence": self.presence.version, "health": self._health_version}
 
-    async def run(self, host: Host) -> None:
+    async def run(self, host: GatewayServices) -> None:
         """Serve with this program behind, until cancelled."""
         with host.bus.subscribe(BUS_SIZE) as news:
             async with task_group() as group:
@@ -124,15 +127,15 @@ class Gateway:
                 try:
                     group.create_task(self._keep_up("tick", self._tick))
                     group.create_task(self.pulse.run(), name="pulse")
-                    group.create_task(self._keep_up("maintenance", host.maintain))
+                    group.create_task(self._keep_up("maintenance", host.run_maintenance))
                     await self._keep_up("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None
 
-    async def _recover(self, host: Host) -> None:
+    async def _recover(self, host: GatewayServices) -> None:
         """Go on with what an earlier process left; who asks again finds it going."""
         for row, outcome in await host.recover():
-            self.memo.runs.follow(row.id, row.session, outcome, lambda _outcome: None)
+            self.runs.track(row.id, row.session, outcome, lambda _outcome: None)
 
     async def _keep_up(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """What every client depends on goes on after a bug, and says so in the log."""
@@ -267,7 +270,7 @@ class Gateway:
         for connection in self.connections:
             connection.close(RESTART, "service restart")
 
-    async def _let_runs_end(self, host: Host) -> None:
+    async def _let_runs_end(self, host: GatewayServices) -> None:
         """Wait for live runs, and until their last word is on its way to the clients.
 
         What takes longer is not stopped, which would be its outcome: the end of the program cuts
@@ -278,12 +281,12 @@ class Gateway:
             fault("drain.begun")
         while self._are_live(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
-        for run_id in host.live_runs():
+        for run_id in host.control.active_runs():
             told = "run %s did not end within %.0f s: the next start goes on with it"
             log.warning(told, run_id, DRAIN_S)
 
-    def _are_live(self, host: Host) -> bool:
-        return bool(host.live_runs() or self.events.live())
+    def _are_live(self, host: GatewayServices) -> bool:
+        return bool(host.control.active_runs() or self.events.live())
 
     async def _tick(self) -> None:
         while True:

@@ -15,7 +15,7 @@ from homarus.sessions.settings import check_thinking, to_field
 async def set_label(call: Call, session_key: str, text: str) -> None:
     """Name a session; no two have the same name."""
     label = await check_label(call, session_key, text)
-    await (await call.host.session(session_key)).set_label(label)
+    await (await call.host.control.load(session_key)).set_label(label)
 
 
 async def check_label(call: Call, session_key: str, text: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.agent.commands.catalog import has_control_command
 from homarus.channels.gate import Admitted, Challenged, Gate, PassedOver, Verdict
 from homarus.channels.loops import BOT_TURNS, TURNS
 from homarus.channels.mentions import Called
@@ -49,6 +50,7 @@ class Door:
             self.clock,
             entry=lambda key: self.entries.get(key, {}),
             called=(lambda _agent: called) if called else None,
+            is_command=has_control_command,
         )
 
     def judge(self, inbound: Inbound, route: Route = ROUTE) -> Verdict:
@@ -649,7 +651,13 @@ _HOSTILE = st.text(max_size=40) | st.sampled_from(
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
 def test_access_history_line_cannot_be_forged(name: str, text: str, title: str) -> None:
     config = configure({"groups": {GROUP: {}}})
-    gate = Gate(lambda: config, Path("/nonexistent"), FakeClock(), entry=lambda _key: {})
+    gate = Gate(
+        lambda: config,
+        Path("/nonexistent"),
+        FakeClock(),
+        entry=lambda _key: {},
+        is_command=has_control_command,
+    )
     gate.judge(group(text, message_id="1", name=name, title=title), ROUTE)
     verdict = gate.judge(group("go", message_id="2", mentioned=True), ROUTE)
     assert isinstance(verdict, Admitted)

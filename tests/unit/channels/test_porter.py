@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from homarus.agent.commands.catalog import has_control_command
 from homarus.channels.base import Capabilities, Receipt, Receive
 from homarus.channels.gate import Gate
 from homarus.channels.intake import Left, Taken
@@ -61,7 +62,11 @@ class Desk:
         self.service, self.packed, self.signs = Line(), list[str](), list[str]()
         self.records = dict[str, Mapping[str, Json]]()
         self.gate = Gate(
-            lambda: read, state, clock, entry=lambda key: self.porter.entries.get(key, {})
+            lambda: read,
+            state,
+            clock,
+            entry=lambda key: self.porter.entries.get(key, {}),
+            is_command=has_control_command,
         )
         self.porter = Porter(
             lambda: read,

@@ -175,7 +175,7 @@ def test_a_client_that_comes_before_the_program_is_greeted_when_there_is_one(
         await stage.settle()
         assert not peer.answers("hello")  # challenged, and patient
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(stage.gateway.run(stage.host))
+            running = group.create_task(stage.gateway.run(stage.host.services(group)))
             await stage.settle()
             assert peer.answers("hello")[0]["ok"]
             running.cancel()

@@ -41,10 +41,11 @@ class Desk:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.host = stage, stage.host
+        self.services = stage.gateway.host
 
     async def ask(self, name: str, scope: str = "admin", **params: Json) -> Any:
         caller = Caller("c", "cli", "cli", scopes=frozenset({f"operator.{scope}"}))
-        return await METHODS[name](Call(self.host, self.stage.gateway, caller, "1"), params)
+        return await METHODS[name](Call(self.services, self.stage.gateway, caller, "1"), params)
 
 
 def at_desk(
@@ -169,7 +170,7 @@ def test_an_account_is_in_a_few_words(line: LineStatus, told: str) -> None:
 
 def test_health_has_the_channels_too(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        found = await look(desk.host, desk.stage.gateway.pulse)
+        found = await look(desk.services, desk.stage.gateway.pulse)
         assert found["channelOrder"] == ["telegram", "irc"]
         assert found["channelLabels"]["irc"] == "IRC"
         assert found["channels"]["telegram"]["accounts"]["default"]["connected"] is True
@@ -283,11 +284,11 @@ def test_files_are_named_by_their_place_in_the_workspace(tmp_path: Path) -> None
 
 def test_the_words_are_added_to_a_session_once(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        session = await desk.host.session("agent:main:main")
+        session = await desk.services.control.load("agent:main:main")
         await session.append(user("Hi"))
         for _ in range(2):
             await desk.ask("send", **SEND, sessionKey="main")
-        again = await desk.host.session("agent:main:main")
+        again = await desk.services.control.load("agent:main:main")
         assert [message.text for message in again.messages] == ["Hi", "Hello"]
 
     at_desk(tmp_path, scene, UP)

@@ -133,7 +133,7 @@ def test_queue_in_a_chat_changes_the_session_and_tells(tmp_path: Path) -> None:
             event = it.gateway.chats(run_id)[-1]
             said = event.get("errorMessage") or event["message"]["content"][0]["text"]
             assert told in said
-        data = (await it.app.session(KEY)).record.data
+        data = (await it.app.control.load(KEY)).record.data
         assert (data["queueMode"], data["queueCap"]) == ("steer", 3)
 
     run(body, tmp_path)

@@ -49,15 +49,15 @@ def test_two_turns_share_the_whole_prompt_byte_for_byte(tmp_path: Path) -> None:
 def test_a_session_keeps_the_report_of_its_newest_prompt(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("one", "run-1")
-        first = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        first = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert first["source"] == "run" and first["model"] == "mock-1"
         assert first["systemPrompt"]["chars"] == len(it.model.requests[0].system)
         await it.send("two", "run-2")
-        again = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        again = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert again == first  # nothing changed: it is not written again
         (it.app.agent("main").workspace / "SOUL.md").write_text("Be terse.")
         await it.send("three", "run-3")
-        last = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        last = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert last["systemPrompt"]["chars"] == len(it.model.requests[2].system)
 
     run(body, tmp_path, answer("a"), answer("b"), answer("c"))

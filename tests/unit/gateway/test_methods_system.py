@@ -11,9 +11,10 @@ import pytest
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import ToolCall
-from homarus.gateway.memo import MAX_ANSWERS, MAX_ENDED, Answers, Runs
+from homarus.gateway.idempotency import MAX_ANSWERS, IdempotencyCache
 from homarus.gateway.methods import UNBUILT
 from homarus.gateway.pairing import Ask
+from homarus.gateway.run_tracker import MAX_ENDED, RunTracker
 from homarus.gateway.spending import Spending
 from homarus.sessions.notices import MAX_NOTICES, Notices
 from homarus.sessions.usage import summarise
@@ -104,15 +105,15 @@ def test_notices_are_bounded() -> None:
 def test_answers_are_forgotten_after_a_while_and_never_too_many() -> None:
     async def main() -> None:
         clock = FakeClock()
-        answers = Answers(clock)
-        answers.put("a", {"runId": "a"})
+        answers = IdempotencyCache(clock)
+        answers.save("a", {"runId": "a"})
         await clock.advance(299)
         assert answers.get("a") == {"runId": "a"}
         await clock.advance(2)
         assert answers.get("a") is None
         for n in range(MAX_ANSWERS + 50):
-            answers.put(f"k{n}", n)
-        assert len(answers._kept) == MAX_ANSWERS
+            answers.save(f"k{n}", n)
+        assert len(answers._answers) == MAX_ANSWERS
         assert answers.get("k0") is None and answers.get(f"k{MAX_ANSWERS + 49}") is not None
 
     asyncio.run(main())
@@ -121,14 +122,14 @@ def test_answers_are_forgotten_after_a_while_and_never_too_many() -> None:
 def test_ended_runs_are_kept_ten_minutes_and_never_too_many() -> None:
     async def main() -> None:
         clock = FakeClock()
-        runs = Runs(clock)
-        runs.note("a", None, dropped=True)
+        runs = RunTracker(clock)
+        runs.record_end("a", None, dropped=True)
         ended = await runs.wait("a", 0)
         assert ended and ended.status == "timeout"
         await clock.advance(601)
         assert await runs.wait("a", 0) is None
         for n in range(MAX_ENDED + 10):
-            runs.note(f"r{n}", None)
+            runs.record_end(f"r{n}", None)
         assert len(runs._ended) == MAX_ENDED
 
     asyncio.run(main())
@@ -316,9 +317,9 @@ def test_devices_are_let_in_sent_away_and_given_tokens(tmp_path: Path) -> None:
 
 
 def test_long_answers_are_kept_within_a_budget() -> None:
-    answers = Answers(FakeClock())
+    answers = IdempotencyCache(FakeClock())
     for n in range(10):
-        answers.put(f"k{n}", {"n": n}, 1_000_000)
-    answers.put("k9", {"n": 9}, 1_000_000)
+        answers.save(f"k{n}", {"n": n}, 1_000_000)
+    answers.save("k9", {"n": 9}, 1_000_000)
     assert answers.get("k1") is None and answers.get("k2") == {"n": 2}
-    assert len(answers._kept) == 8
+    assert len(answers._answers) == 8

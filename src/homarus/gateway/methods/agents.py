@@ -140,10 +140,9 @@ async def delete(call: Call, params: DeleteParams) -> Json:
 async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
     host = call.host
     for record in await host.store.sessions(agent=agent):
-        host.abort(record.key)
-        await call.gateway.memo.runs.settle(record.key)
-        if not keep:
-            await host.sessions.delete(record.key, host.clock.now_ms())
+        async with host.control.exclusive(record.key):
+            if not keep:
+                await host.sessions.delete(record.key, host.clock.now_ms())
 
 
 async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:

@@ -55,10 +55,10 @@ async def retry(call: Call, params: ItemParams) -> Json:
         raise _not_stuck(params.id)
     row = await journal.accepted(params.id)
     if row is None:
-        host.nudge()
+        host.wake_workers()
         return {"ok": True, "id": params.id, "kind": "parcel"}
-    outcome = host.put(row.session, row)
-    call.gateway.memo.runs.follow(row.id, row.session, outcome, lambda _outcome: None)
+    outcome = host.control.submit(row.session, row)
+    call.gateway.runs.track(row.id, row.session, outcome, lambda _outcome: None)
     return {"ok": True, "id": row.id, "kind": "message", "sessionKey": row.session}
 
 

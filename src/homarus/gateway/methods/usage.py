@@ -42,7 +42,7 @@ async def cost(call: Call, params: CostParams) -> Json:
     first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
     whole = Summary()
     for record in await _records(call, first):
-        summary = await call.gateway.memo.spending.of(call.host.store, record)
+        summary = await call.gateway.spending.of(call.host.store, record)
         whole.add(summary.between(str(first), str(last)))
     daily = [{"date": day, **_totals(whole.days[day].spent)} for day in sorted(whole.days)]
     return {
@@ -68,13 +68,13 @@ async def sessions(call: Call, params: SessionsUsageParams) -> Json:
     """What sessions cost, each by day and model, and all together. The newest 50, or `limit`."""
     first, last = _range(call, params.start_date, params.end_date, _SESSION_DAYS)
     if params.key:
-        found = await call.host.store.session(call.host.key(params.key))
+        found = await call.host.store.session(call.host.control.resolve_key(params.key))
         records: Sequence[SessionRecord] = [found] if found else []
     else:
         records = await _records(call, first, min(params.limit, _MAX_SESSIONS))
     whole, shown = Whole(), list[Json]()
     for record in records:
-        summary = await call.gateway.memo.spending.of(call.host.store, record)
+        summary = await call.gateway.spending.of(call.host.store, record)
         within = summary.between(str(first), str(last))
         whole.add(record, within)
         shown.append(_session(record, within))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.commands import table as commands
-from homarus.agent.commands.orders import Order, Reply
+from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.core.message import Address, Inbound, ToolCall
+from homarus.plugins.commands import CommandContext, CommandReply, command
 from homarus.plugins.hooks import hook
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.world import CONFIG, World, answer, run
@@ -44,7 +44,7 @@ def test_a_command_is_answered_while_a_run_goes_on(tmp_path: Path) -> None:
         await it.send("/status", "b")
         assert "Running: an answer is being made" in said(it, "b")
         await it.send("/model mock/mock-1", "c")
-        assert it.app.live_runs() == ("a",)
+        assert it.app.control.active_runs() == ("a",)
 
     run(body, tmp_path, Hang())
 
@@ -54,12 +54,12 @@ def test_new_stops_the_run_and_what_waits_and_answers_its_own_words(tmp_path: Pa
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.ask("chat.send", sessionKey="main", message="more", idempotencyKey="b")
-        before = (await it.app.session(KEY)).session_id
+        before = (await it.app.control.load(KEY)).session_id
         await it.send("/new hello", "c")
         assert said(it, "c") == "At your service."
         states = [it.gateway.chats(one)[-1]["state"] for one in "ab"]
         assert states == ["aborted", "aborted"]
-        session = await it.app.session(KEY)
+        session = await it.app.control.load(KEY)
         assert session.session_id != before
         assert [message.role for message in session.messages] == ["user", "assistant"]
 
@@ -87,14 +87,14 @@ def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
 ) -> None:
     async def before(it: World) -> None:
         journal = it.app.store.journal
-        row = (await it.app.accept(KEY, inbound("/think high", "r"))).row
+        row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
         if began:
             async with journal.lease("command:r") as lease, journal.commit() as unit:
                 unit.start([row.id], lease, run=row.id)
 
     async def after(it: World) -> None:
         assert await settled(it, "r") == "answered"
-        session = await it.app.session(KEY)
+        session = await it.app.control.load(KEY)
         assert session.thinking == "high"
         assert [message.text for message in session.messages] == ["Thinking: high."]
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
@@ -104,7 +104,7 @@ def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
                 await asyncio.sleep(0.001)
                 told = await it.ask("chat.send", again)
         assert told == {"runId": "r", "status": "ok"}
-        assert len((await it.app.session(KEY)).messages) == 1
+        assert len((await it.app.control.load(KEY)).messages) == 1
 
     run(before, tmp_path)
     run(after, tmp_path)
@@ -114,11 +114,11 @@ def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
 def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -> None:
     async def before(it: World) -> None:
         await it.send("hi", "a")
-        await it.app.accept(KEY, inbound("/new go on", "r"))
+        await it.app.control.accept(KEY, inbound("/new go on", "r"))
 
     async def after(it: World) -> None:
         assert await settled(it, "r") == "answered"
-        session = await it.app.session(KEY)
+        session = await it.app.control.load(KEY)
         assert [message.text[-5:] for message in session.messages] == ["go on", "Gone."]
         home = it.app.paths.sessions_dir("main")
         await it.store.flush()
@@ -130,7 +130,7 @@ def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -
 
 def test_a_message_that_wanted_a_model_still_gets_it_after_a_crash(tmp_path: Path) -> None:
     async def before(it: World) -> None:
-        await it.app.accept(KEY, inbound("/think high well?", "r"))
+        await it.app.control.accept(KEY, inbound("/think high well?", "r"))
 
     async def after(it: World) -> None:
         assert await settled(it, "r") == "answered"
@@ -146,7 +146,7 @@ def test_the_same_command_twice_is_one(tmp_path: Path) -> None:
         await it.send("/think high", "r")
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
         assert await it.ask("chat.send", again) == {"runId": "r", "status": "ok"}
-        assert len((await it.app.session(KEY)).messages) == 1
+        assert len((await it.app.control.load(KEY)).messages) == 1
 
     run(body, tmp_path)
 
@@ -154,10 +154,11 @@ def test_the_same_command_twice_is_one(tmp_path: Path) -> None:
 def test_a_bug_in_a_command_is_told_and_the_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(_order: Order) -> Reply:
+    @command("status")
+    async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError("secret-in-a-bug")
 
-    monkeypatch.setitem(commands.ANSWERS, "status", broken)
+    monkeypatch.setitem(HANDLERS, "status", broken)
 
     async def body(it: World) -> None:
         await it.send("/status", "a")
@@ -173,10 +174,11 @@ def test_a_bug_in_a_command_is_told_and_the_next_one_works(
 def test_words_beside_a_status_that_breaks_are_answered_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(_order: Order) -> Reply:
+    @command("status")
+    async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(commands.ANSWERS, "status", broken)
+    monkeypatch.setitem(HANDLERS, "status", broken)
 
     async def body(it: World) -> None:
         await it.send("well /status", "a")
@@ -271,7 +273,7 @@ def test_what_hooks_do_is_counted_in_the_context_and_shown_in_the_status(tmp_pat
 def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         rung = list[bool]()
-        it.app.restart = lambda: rung.append(True)
+        it.app.set_restart(lambda: rung.append(True))
         await it.send("/restart", "r")
         assert await settled(it, "r") == "answered" and rung == [True]
         assert "restarts" in said(it, "r")
@@ -281,7 +283,7 @@ def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
 
 def test_a_restart_must_be_allowed(tmp_path: Path) -> None:
     async def body(it: World) -> None:
-        it.app.restart = lambda: pytest.fail("it was switched off")
+        it.app.set_restart(lambda: pytest.fail("it was switched off"))
         await it.send("/restart", "r")
         assert "commands.restart" in said(it, "r")
 
