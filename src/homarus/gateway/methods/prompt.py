@@ -1,4 +1,4 @@
-"""The system prompt of a conversation, and what it is made of."""
+"""Method for the system prompt of a session and its parts."""
 
 from homarus.agent.prompt.preview import preview
 from homarus.core.keys import agent_of
@@ -9,7 +9,7 @@ from homarus.gateway.params import Name
 
 
 class GetParams(Params):
-    """Which conversation; without one, the main one of an agent. `text`: the prompt itself too."""
+    """The session, by default an agent's main one; `text` returns the prompt itself too."""
 
     session_key: Name | None = None
     agent_id: Name | None = None
@@ -25,7 +25,7 @@ async def get(call: Call, params: GetParams) -> Json:
 async def show_prompt(
     host: Host, asked: str | None, agent_id: str | None, *, text: bool
 ) -> dict[str, Json]:
-    """The same of any program, whether a gateway serves it or not."""
+    """Return the prompt report of a program, with or without a gateway."""
     key = host.key(asked, agent_id)
     found = await preview(host, key)
     told: dict[str, Json] = {
