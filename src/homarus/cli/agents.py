@@ -1,4 +1,4 @@
-"""`homarus agents`: who answers; agents added, removed, and given a name and a face."""
+"""`homarus agents`: list, add, delete agents and set their identity."""
 
 import asyncio
 import json
@@ -250,7 +250,7 @@ def set_identity(
 
 
 def _written(file: Path) -> dict[str, str]:
-    """What an IDENTITY.md says."""
+    """Return what an IDENTITY.md contains."""
     with file.open("rb") as opened:
         own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
     if own == Identity():

@@ -1,4 +1,4 @@
-"""`homarus prompt`: what a conversation's model is told before anything is said."""
+"""`homarus prompt`: the system prompt of a conversation."""
 
 import asyncio
 import json

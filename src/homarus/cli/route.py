@@ -84,7 +84,7 @@ def _told(channel: str | None, peer: str | None) -> Asked:
 
 
 def _read(text: str) -> Asked:
-    """`telegram:group:-100`, with `:topic:7` or `:thread:7` behind it for a thread."""
+    """Parse `telegram:group:-100`, with `:topic:7` or `:thread:7` for a thread."""
     channel, _, rest = text.strip().partition(":")
     if not channel or not rest:
         raise UserError(f"{one_line(text)!r} names no chat", fix=_FORM)

@@ -1,4 +1,4 @@
-"""The picture an agent shows itself by, at `/avatar/<agent>`: a file of its workspace."""
+"""Serve the avatar of an agent, a file of its workspace, at `/avatar/<agent>`."""
 
 from homarus.agent.prompt.identity_file import Identity, Picture, find_identity, read_picture
 from homarus.config.resolve import agent_settings, agents
@@ -8,14 +8,14 @@ PATH = "/avatar/"
 
 
 def avatar_url(agent: str, identity: Identity) -> str:
-    """Where a page finds an agent's picture; nothing when it has none."""
+    """Return the URL of an agent's avatar; empty when it has none."""
     if identity.picture:
         return f"{PATH}{agent}"
     return identity.avatar if identity.avatar.lower().startswith(("http", "data:")) else ""
 
 
 def find_avatar(host: GatewayServices, agent: str) -> Picture | None:
-    """An agent's picture; None when there is no such agent, or it shows none."""
+    """Return an agent's avatar; None when the agent is unknown or has none."""
     config = host.loaded.config
     if agent not in agents(config):
         return None

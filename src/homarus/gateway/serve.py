@@ -1,7 +1,7 @@
-"""The gateway process: listen first, put the program behind it, serve, and leave in order.
+"""The gateway process: listen, start the services, serve, and shut down in order.
 
-The first SIGTERM or Ctrl-C lets live runs end; the second does not wait for them. SIGUSR1 asks
-for a restart. While it serves, `gateway.json` in the state directory says where.
+The first SIGTERM or Ctrl-C lets active runs end; the second does not wait for them. SIGUSR1
+requests a restart. While it serves, `gateway.json` in the state directory contains its address.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ _RESTART_MS = 1_500
 
 
 class _Left(Exception):
-    """Every client is gone."""
+    """All clients have disconnected."""
 
 
 class Bell:
-    """Rings when the process should end; a second ring means: at once."""
+    """Set when the process should end; a second signal means at once."""
 
     def __init__(self) -> None:
         self.ending: Ending = "stop"
@@ -103,7 +103,7 @@ async def serve(
     open_program: Callable[[], AbstractAsyncContextManager[GatewayServices]],
     ready: Callable[[str], None],
 ) -> Ending:
-    """Serve until told to end. `ready` gets the address when requests can be answered."""
+    """Serve until a shutdown is requested; `ready` gets the address once requests are answered."""
     settings = plan.loaded.config.gateway
     auth, listen = _prepare(plan)
     sockets = _open(listen, plan.paths)
@@ -121,14 +121,14 @@ async def serve(
             async with open_program() as program:
                 url = _url(listen, port)
                 await _attend(plan, gateway, listener, program, bell=bell, url=url, ready=ready)
-                raise _Left  # a run that is still live is cancelled, not waited for
+                raise _Left  # an active run is cancelled, not waited for
     finally:
         await listener.stop()
     return bell.ending
 
 
 def _prepare(plan: Plan) -> tuple[Auth, Listen]:
-    """What the config says about who comes in and where; a ConfigError when that cannot be."""
+    """Return the access rules and address of the config; raises ConfigError."""
     settings, env = plan.loaded.config.gateway, plan.loaded.env
     auth = resolve_auth(settings, env)
     listen = resolve_listen(settings, env, auth, port=plan.port, bind=plan.bind)
@@ -146,7 +146,7 @@ async def _attend(
     url: str,
     ready: Callable[[str], None],
 ) -> None:
-    """From the moment there is a program until every client is gone."""
+    """Serve from the start of the services until every client is gone."""
     watch = Watch(
         plan.paths, plan.env, plan.loaded, plan.clock,
         take=lambda change: _take(plan, gateway, program, bell, change),
@@ -163,8 +163,8 @@ async def _attend(
         port = gateway.gate.entrance.port
         with _posted(plan.paths, gateway, url):
             await gateway.ready.wait()
-            gc.collect()  # of what the start left behind, nothing stays
-            gc.freeze()  # what is here now stays: the collector need not look at it again
+            gc.collect()  # drop the garbage of the start
+            gc.freeze()  # what is alive now stays: the collector need not scan it again
             gc.enable()
             ready(url)
             log.info("the gateway is ready on port %d", port)
@@ -185,7 +185,7 @@ async def _attend(
 
 
 async def _leave(gateway: Gateway, bell: Bell) -> None:
-    """Stop in order; in haste when the bell rings again."""
+    """Stop in order, or at once when a second signal comes."""
     restart_ms = _RESTART_MS if bell.ending == "restart" else None
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(gateway.stop(bell.reason, restart_ms=restart_ms))
@@ -201,7 +201,7 @@ async def _leave(gateway: Gateway, bell: Bell) -> None:
 async def _take(
     plan: Plan, gateway: Gateway, program: GatewayServices, bell: Bell, change: Change
 ) -> None:
-    """A new config that can be read. One the gateway could not start with is refused."""
+    """Apply a new config that is readable; one the gateway could not start with is refused."""
     if change.action == "restart":
         _check(plan, change.loaded)
     gateway.config_problem = ""
@@ -245,7 +245,7 @@ def _open(listen: Listen, paths: Paths) -> list[socket.socket]:
 
 
 def _url(listen: Listen, port: int) -> str:
-    """How a program of this machine gets here."""
+    """Return the URL for programs of this machine."""
     every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
     host = every.get(listen.host, listen.host)
     return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
@@ -253,7 +253,7 @@ def _url(listen: Listen, port: int) -> str:
 
 @contextmanager
 def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
-    """Say where the gateway is, for commands of this machine."""
+    """Publish the gateway's address in a file for commands of this machine."""
     post: dict[str, Json] = {
         "pid": os.getpid(),
         "port": gateway.gate.entrance.port,
@@ -272,7 +272,7 @@ def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
 
 
 def _allow_many_files() -> None:
-    """Each client is an open file; many systems begin with room for a thousand."""
+    """Raise the limit of open files: each client is one, and many systems allow a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
     if soft < wanted:

@@ -1,4 +1,4 @@
-"""Chat channels: how they are, messages sent to them, and logins forgotten."""
+"""Methods for chat channels: status, sending, and logout."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Id, Ms, Name
 from homarus.gateway.services import GatewayServices
 
-PROBE_S, MOST_S = 10.0, 60.0  # how long a probe takes, and how long it may be made to
-_Word: TypeAlias = Annotated[str, Field(max_length=512)]  # may be empty, which says nothing
+PROBE_S, MOST_S = 10.0, 60.0  # default and longest duration of a probe
+_Word: TypeAlias = Annotated[str, Field(max_length=512)]  # may be empty, which means absent
 
 
 class StatusParams(Params):
-    """Whether to ask the services too, and for how long."""
+    """Whether to probe the services, and for how long."""
 
     probe: bool = False
     timeout_ms: Ms | None = None
@@ -38,7 +38,7 @@ async def status(call: Call, params: StatusParams) -> Json:
 
 
 class LogoutParams(Params):
-    """One account; without a name, the usual one."""
+    """One account; without a name, the default one."""
 
     channel: Name
     account_id: _Word | None = None
@@ -62,7 +62,7 @@ async def logout(call: Call, params: LogoutParams) -> Json:
 
 
 class SendParams(Params):
-    """Words, and the chat they are for; `idempotency_key` makes sure of one message."""
+    """A text and its chat; `idempotency_key` ensures that it is sent once."""
 
     to: Name
     message: Annotated[str, Field(max_length=100_000)] | None = None
@@ -98,7 +98,7 @@ async def send(call: Call, params: SendParams) -> Json:
             raise InvalidRequest("this idempotencyKey was used for another chat")
         extras = Extras(media=await _files(host, names, session))
         posted = await host.messenger.post(to, text, extras, run)
-    except ToolError as exc:  # the words are for whoever asked, here as there
+    except ToolError as exc:  # the text has the same audience in the session as in the chat
         raise InvalidRequest(exc.message, fix=exc.fix) from exc
     if posted.state == "failed":
         raise Unavailable(f"the message was not sent: {posted.why}")

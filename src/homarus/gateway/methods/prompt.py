@@ -1,4 +1,4 @@
-"""The system prompt of a conversation, and what it is made of."""
+"""Method for the system prompt of a session and its parts."""
 
 from homarus.agent.prompt.preview import PreviewServices, preview
 from homarus.core.keys import agent_of
@@ -8,7 +8,7 @@ from homarus.gateway.params import Name
 
 
 class GetParams(Params):
-    """Which conversation; without one, the main one of an agent. `text`: the prompt itself too."""
+    """The session, by default an agent's main one; `text` returns the prompt itself too."""
 
     session_key: Name | None = None
     agent_id: Name | None = None

@@ -1,4 +1,4 @@
-"""How the gateway is, who is there, and what agents should know."""
+"""Methods for health, presence, system events and wake-ups."""
 
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ _HIDDEN = "[hidden]"
 
 
 class HealthParams(Params):
-    """What to look at."""
+    """Whether to probe."""
 
     probe: bool = False
 
@@ -94,7 +94,7 @@ async def presence(call: Call, _params: NoParams) -> Json:
 
 
 class EventParams(Params):
-    """Something that happened, and to whom."""
+    """A system event and its target."""
 
     text: Annotated[str, Field(min_length=1, max_length=10_000)]
     device_id: Name | None = None
@@ -129,7 +129,7 @@ async def event(call: Call, params: EventParams) -> Json:
 
 
 class WakeParams(Params):
-    """What to tell, and when."""
+    """A text and when to deliver it."""
 
     mode: Literal["now", "next-heartbeat"]
     text: Words
