@@ -51,7 +51,7 @@ async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
 async def ask(app: App, key: str, text: str) -> str:
     """One turn; a failure ends the bench."""
     inbound = Inbound(uuid4().hex, Address("cli", "bench"), "owner", text)
-    outcome = await app.ask(key, inbound)
+    outcome = await app.control.ask(key, inbound)
     if outcome.error is not None:
         raise outcome.error
     return outcome.text

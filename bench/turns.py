@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> list[Figure]:
 async def _measure(home: Path, url: str, batches: int, turns: int) -> list[Figure]:
     async with open_app_for_bench(home, url) as app:
         for _ in range(WARM_UP):
-            await ask(app, app.key(), "Hello MOCK:short")
+            await ask(app, app.control.resolve_key(), "Hello MOCK:short")
         costs, paced = list[float](), list[float]()
         for batch in range(batches):
             # A conversation of its own, so that every batch sends prompts of the same lengths.

@@ -3,10 +3,8 @@
 A test runs `--check`: a command, key, tool, event or error that is missing there fails it.
 """
 
-import importlib
 import inspect
 import json
-import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +13,8 @@ from typing import Any
 import click
 from pydantic import BaseModel
 
-import homarus
-from homarus.agent.commands.table import ANSWERS
+from homarus.agent.commands.catalog import COMMANDS, RESETS
+from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.channels.roster import known_channels, label, load_channel
 from homarus.cli.main import group
 from homarus.config.channels import AccountSettings
@@ -24,9 +22,8 @@ from homarus.config.memory import MemorySearch, MemorySettings
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
-from homarus.memory.tools import Remembers, memory_tools
 from homarus.plugins import hooks as plugin_hooks
-from homarus.sessions.commands import COMMANDS
+from homarus.tools.sources import ToolSourceContext, load_tools
 from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -77,7 +74,7 @@ def _command(ctx: click.Context) -> str:
 
 
 def chat_commands() -> str:
-    built = {*ANSWERS, "new", "reset"}
+    built = {*HANDLERS, *RESETS}
     rows = [
         (
             ", ".join(f"`/{name}`" for name in (one.name, *one.aliases)),
@@ -218,16 +215,14 @@ def _default(spec: Mapping[str, Any]) -> str:
 
 def all_tools() -> dict[str, Tool]:
     """Every tool of the program, by name."""
-    found = dict[str, Tool]()
-    for module in pkgutil.walk_packages(homarus.__path__, "homarus."):
-        if module.name.endswith(".tools") or ".builtin." in module.name:
-            values = vars(importlib.import_module(module.name)).values()
-            found |= {each.name: each for each in values if isinstance(each, Tool)}
-    found |= {each.name: each for each in memory_tools(_no_memory)}
-    return dict(sorted(found.items()))
+    config = Config()
+    context = ToolSourceContext(
+        "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory
+    )
+    return {tool.name: tool for tool in load_tools(context)}
 
 
-def _no_memory() -> Remembers:
+def _no_memory() -> None:
     raise LookupError("tools are described here, not used")
 
 

@@ -1,4 +1,4 @@
-"""The recorded attacks all fail, and the report says so."""
+"""All recorded attacks fail, and the report counts them."""
 
 import json
 from pathlib import Path

@@ -133,7 +133,7 @@ def out(text: str, key: str, chat: str = "chat") -> Outbound:
     return Outbound(Address("any", chat), text, key)
 
 
-def test_what_is_written_arrives_whole_and_in_order(run: Run) -> None:
+def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
     async def body(peer: Peer) -> None:
         desk, channel = Desk(), peer.channel
         peer.write(HOSTILE, "1")
@@ -147,7 +147,7 @@ def test_what_is_written_arrives_whole_and_in_order(run: Run) -> None:
     run(body)
 
 
-def test_what_could_not_be_kept_is_offered_again(run: Run) -> None:
+def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
         desk = Desk(DiskFull("no room"))
         peer.write("hello", "1")
@@ -161,7 +161,7 @@ def test_what_could_not_be_kept_is_offered_again(run: Run) -> None:
     run(body)
 
 
-def test_what_is_sent_arrives_unchanged_and_has_a_receipt(run: Run) -> None:
+def test_channel_send_arrives_unchanged_with_receipt(run: Run) -> None:
     async def body(peer: Peer) -> None:
         async with running(peer.channel, Desk()):
             first = await peer.channel.send(out(HOSTILE, "k1"))
@@ -172,7 +172,7 @@ def test_what_is_sent_arrives_unchanged_and_has_a_receipt(run: Run) -> None:
     run(body)
 
 
-def test_a_key_that_was_sent_twice_stands_once_where_the_channel_says_so(run: Run) -> None:
+def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
     async def body(peer: Peer) -> None:
         async with running(peer.channel, Desk()):
             first = await peer.channel.send(out("hello", "k"))
@@ -185,7 +185,7 @@ def test_a_key_that_was_sent_twice_stands_once_where_the_channel_says_so(run: Ru
     run(body)
 
 
-def test_a_channel_that_can_be_asked_knows_what_arrived(run: Run) -> None:
+def test_channel_lookup_knows_what_arrived(run: Run) -> None:
     async def body(peer: Peer) -> None:
         channel = peer.channel
         if not isinstance(channel, LooksUp):
@@ -198,7 +198,7 @@ def test_a_channel_that_can_be_asked_knows_what_arrived(run: Run) -> None:
     run(body)
 
 
-def test_cancelling_ends_a_channel_and_it_can_run_again(run: Run) -> None:
+def test_channel_cancelled_ends_and_can_run_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
         for _ in range(3):
             async with running(peer.channel, Desk()) as task:
@@ -209,7 +209,7 @@ def test_cancelling_ends_a_channel_and_it_can_run_again(run: Run) -> None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> None:
+def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
     async def body(peer: LedgerPeer) -> None:
         desk = Slow()
         peer.write("hello", "1")
@@ -242,7 +242,7 @@ def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> 
     ],
     ids=str,
 )
-def test_an_error_s_class_says_what_is_known(
+def test_channel_errors_map_to_send_outcomes(
     trouble: SendFault, kind: type[Exception], retryable: bool | None, after_s: float | None
 ) -> None:
     async def body(peer: LedgerPeer) -> None:
@@ -257,7 +257,7 @@ def test_an_error_s_class_says_what_is_known(
     run_ledger("plain", body)
 
 
-def test_what_never_left_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted_channel, "READY_S", 0.01)
 
     async def body(peer: LedgerPeer) -> None:
@@ -319,7 +319,7 @@ async def program(channel: Channel) -> AsyncIterator[Program]:
         live.cancel()
 
 
-def test_a_message_that_is_handed_out_a_hundred_times_is_answered_once(run: Run) -> None:
+def test_channel_hundred_duplicates_are_answered_once(run: Run) -> None:
     async def body(peer: Peer) -> None:
         for _ in range(100):
             peer.write("hello", "1")
@@ -336,7 +336,7 @@ def test_a_message_that_is_handed_out_a_hundred_times_is_answered_once(run: Run)
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("taken", [True, False])
-def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) -> None:
+def test_channel_lost_response_causes_no_duplicate(flavour: Flavour, taken: bool) -> None:
     async def body(peer: LedgerPeer) -> None:
         peer.ledger.records.faults.append(SendFault(taken=taken, status=0))
         peer.write("hello", "1")
@@ -353,7 +353,7 @@ def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) 
     run_ledger(flavour, body)
 
 
-def test_a_long_reply_arrives_in_parts_in_order_though_the_service_is_busy() -> None:
+def test_channel_long_reply_arrives_in_order_from_busy_service() -> None:
     async def main() -> None:
         async with asyncio.timeout(GUARD_S), LedgerServer("plain", text_limit=20) as ledger:
             channel = await asyncio.to_thread(make_channel, ledger.url)

@@ -22,10 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from homarus.agent.agent import Agent
-from homarus.agent.reply.shaping import shape_reply
-from homarus.agent.run import Outcome, Runner
+from homarus.agent.reply.builder import make_reply_builder
+from homarus.agent.run import Outcome
+from homarus.agent.run_registry import RunRegistry
+from homarus.agent.services import RunServices
 from homarus.agent.spend import Spend
+from homarus.channels.roster import find_traits
 from homarus.config import schema
+from homarus.config.paths import Paths
 from homarus.core.bus import Bus
 from homarus.core.errors import StoreError
 from homarus.core.lanes import Lanes
@@ -34,8 +38,8 @@ from homarus.core.watchdog import Watchdog
 from homarus.plugins.caller import Hooks
 from homarus.providers.base import Delta, Provider, Request
 from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
-from homarus.sessions.reception import Reception
+from homarus.providers.models import Models, Wish
+from homarus.sessions.control import SessionControl, SessionServices
 from homarus.sessions.session import Sessions
 from homarus.store.base import Store, Unit
 from homarus.store.journal import OPEN, Accepted, Parcel
@@ -110,41 +114,56 @@ class Life:
         self.world = world
         self.models, self.tools, self.approvals = Gate(), Gate(), Gate()
         clock = FakeClock(patient=False)
-        sessions = Sessions(store, clock)
+        sessions, lanes, hooks = Sessions(store, clock), Lanes(), Hooks()
         registry = Registry([self._slow(), self._ask()])
         agent = Agent("main", "Ada", world.folder, model="p/m")
-        runner = Runner(
+        services = RunServices(
+            find_traits=find_traits,
             sessions=sessions,
             store=store,
             bus=Bus(),
-            lanes=Lanes(),
+            lanes=lanes,
             clock=clock,
-            tools=lambda _agent: registry,
-            agent=lambda _id: agent,
-            connect=self._connect,
-            ask=lambda _inbound: self._approve,
-            steering=lambda key: self.reception.take(key),
-            words=lambda _key, inbound: inbound.text,
-            pack=self._pack,
-            posted=lambda: None,
-            stranded=lambda ids: self.reception.return_to(ids),
+            hooks=hooks,
             watchdog=Watchdog(),
             spend=Spend(store, schema.Spend, clock.now_ms, str),
-            hooks=Hooks(),
-            shape=lambda session, inbound, thinking, _anew: shape_reply(
-                schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
+            get_agent=lambda _id: agent,
+            get_tools=lambda _agent: registry,
+            connect=self._connect,
+            get_approver=lambda _inbound: self._approve,
+            pop_steering=lambda key: self.control.take_steering(key),
+            format_message=lambda _key, inbound: inbound.text,
+            make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
+                schema.Config(), session, inbound, thinking=thinking
             ),
+            build_reply=self._pack,
+            on_enqueued=lambda: None,
+            on_unsettled=lambda ids: self.control.retry_unsettled(ids),
         )
-        self.reception: Reception[Outcome] = Reception(
-            store.journal,
-            clock,
-            group,
-            start=runner,
-            stop=runner.abort,
-            rules=lambda: schema.Queue.model_validate({"mode": world.mode, "debounceMs": 0}),
-            entry=lambda _key: {},
-            pack=self._pack,
-            posted=lambda: None,
+        runs = RunRegistry(services)
+        queue = {"mode": world.mode, "debounceMs": 0}
+        config = schema.Config.model_validate({"messages": {"queue": queue}})
+        paths = Paths.find({"HOME": str(world.folder)})
+        models = Models(config, {}, paths, clock)
+        self.control: SessionControl[Outcome] = SessionControl(
+            SessionServices(
+                repository=sessions,
+                store=store,
+                paths=paths,
+                clock=clock,
+                group=group,
+                lanes=lanes,
+                hooks=hooks,
+                get_config=lambda: config,
+                get_models=lambda: models,
+                get_agent=lambda _id: agent,
+                start_run=runs.start,
+                stop_run=runs.stop,
+                mark_stopped_by=runs.mark_stopped_by,
+                active_ids=runs.active_ids,
+                build_reply=self._pack,
+                on_enqueued=lambda: None,
+            )
         )
 
     async def _connect(self, _wish: Wish) -> tuple[Provider, Model]:
@@ -250,11 +269,11 @@ class Promises(RuleBasedStateMachine):
         await self.group.__aenter__()
         self.life = Life(cast("Store", self.cut), self.group, self.world)
         self.store = store
-        await self.life.reception.recover()
+        await self.life.control.recover()
 
     async def _end(self, *, dies: bool) -> None:
         self.cut.dead = dies
-        self.life.reception.close()
+        self.life.control.close()
         for task in list(self.group._tasks):
             task.cancel()
         await self.group.__aexit__(None, None, None)
@@ -270,8 +289,8 @@ class Promises(RuleBasedStateMachine):
             key, address = f"agent:main:{chat}", Address("test", str(chat))
             text = f"#{self.world.sent}# {use}"
             inbound = Inbound(name, address, "ann", text, run_id=name)
-            found = await self.life.reception.accept(key, inbound)
-            self.life.reception.put(key, found.row)
+            found = await self.life.control.accept(key, inbound)
+            self.life.control.submit(key, found.row)
 
         self.run(send())
 
@@ -288,7 +307,7 @@ class Promises(RuleBasedStateMachine):
     @rule(chat=st.integers(0, 1))
     def stop(self, chat: int) -> None:
         """A person stops what a chat does."""
-        self._call(lambda: self.life.reception.abort(f"agent:main:{chat}"))
+        self._call(lambda: self.life.control.stop_now(f"agent:main:{chat}"))
 
     @rule(again=st.booleans())
     def decide(self, *, again: bool) -> None:
@@ -303,7 +322,7 @@ class Promises(RuleBasedStateMachine):
                 assert await journal.retry(row.id, at_ms=1)
                 found = await journal.accepted(row.id)
                 assert found is not None
-                self.life.reception.put(row.session, found)
+                self.life.control.submit(row.session, found)
 
         self.run(each())
 

@@ -69,7 +69,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], folder: Path) -> None
             return
 
 
-def test_a_server_of_the_newer_kind_gives_times_and_ids_and_a_bare_nick_is_nobody(
+def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
     port: int,
 ) -> None:
     async def main() -> None:

@@ -116,7 +116,7 @@ def word() -> str:
     return f"lobster-{uuid4().hex[:12]}"
 
 
-def test_every_read_method_we_claim_answers_it(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_every_implemented_read_method_answers(ask: Ask, gateway: Running) -> None:
     names = claimed(gateway)
     assert names - READS.keys() - WRITES == set(), "say whether these read or write"
     assert {"health", "status", "sessions.list", "chat.history", "config.get"} <= names
@@ -137,7 +137,7 @@ def test_every_read_method_we_claim_answers_it(ask: Ask, gateway: Running) -> No
     assert connections(gateway) - before >= len(asked)
 
 
-def test_it_shows_our_health(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_shows_health(ask: Ask, gateway: Running) -> None:
     before = connections(gateway)
     done = ask("health")
     assert done.status == 0, done.err
@@ -146,7 +146,7 @@ def test_it_shows_our_health(ask: Ask, gateway: Running) -> None:
     assert connections(gateway) > before
 
 
-def test_it_shows_our_status(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_shows_status(ask: Ask, gateway: Running) -> None:
     done = ask("status")
     assert done.status == 0, done.err
     assert re.search(rf"Gateway +│ local · ws://127\.0\.0\.1:{gateway.port}.*reachable", done.out)
@@ -154,7 +154,7 @@ def test_it_shows_our_status(ask: Ask, gateway: Running) -> None:
     assert "unreachable" not in done.out
 
 
-def test_it_asks_our_agent_twice_in_one_session(
+def test_openclaw_client_runs_agent_twice_in_one_session(
     ask: Ask, gateway: Running, model: ModelServer
 ) -> None:
     first, second = word(), word()
@@ -174,7 +174,7 @@ def test_it_asks_our_agent_twice_in_one_session(
 
 
 @pytest.mark.parametrize("whom", [("--to", "+15555550123"), ("--agent", "main")])
-def test_it_finds_the_session_by_a_person_or_an_agent(
+def test_openclaw_client_finds_session_by_person_or_agent(
     whom: tuple[str, str], ask: Ask, model: ModelServer
 ) -> None:
     only_ours = word()
@@ -182,24 +182,24 @@ def test_it_finds_the_session_by_a_person_or_an_agent(
     assert only_ours in ask("agent", *whom, "--message", "Say the word.").out
 
 
-def test_a_failing_model_is_its_error_too(ask: Ask) -> None:
+def test_openclaw_client_reports_model_error(ask: Ask) -> None:
     done = ask("agent", "--session-id", "peer-2", "--json", "--message", "MOCK:fail:400")
     assert done.status != 0
     assert "mock/mock-1: the request was not accepted (HTTP 400)" in done.err
 
 
-def test_a_wrong_token_is_told_in_its_own_words(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_reports_wrong_token(ask: Ask, gateway: Running) -> None:
     done = ask("gateway", "call", "health", "--url", gateway.url, "--token", "wrong", "--json")
     assert done.status != 0
     assert "1008" in done.err + done.out and "unauthorized" in done.err + done.out
 
 
-def test_an_unknown_method_is_told_in_its_own_words(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_reports_unknown_method(ask: Ask, gateway: Running) -> None:
     done = ask("gateway", "call", "no.such", "--url", gateway.url, "--token", TOKEN)
     assert done.status != 0 and "unknown method: no.such" in done.err + done.out
 
 
-def test_it_follows_our_log_and_lists_our_devices(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_follows_log_and_lists_devices(ask: Ask, gateway: Running) -> None:
     where = ("--url", gateway.url, "--token", TOKEN)
     log = ask("logs", "--plain", "--limit", "20", *where)
     assert log.status == 0 and log.out.strip(), log.err
@@ -214,7 +214,7 @@ def tui(original: Original, gateway: Running) -> list[str]:
     return original.command("tui", "--url", gateway.url, "--token", TOKEN)
 
 
-def test_its_terminal_talks_with_our_agent(
+def test_openclaw_terminal_chats_with_agent(
     tui: list[str], env: dict[str, str], model: ModelServer, gateway: Running, tmp_path: Path
 ) -> None:
     first, second = word(), word()
@@ -234,7 +234,7 @@ def test_its_terminal_talks_with_our_agent(
     assert "client connected: gateway-client " in gateway.log
 
 
-def test_its_terminal_finds_the_history_again_and_can_stop_an_answer(
+def test_openclaw_terminal_restores_history_and_stops_run(
     tui: list[str], env: dict[str, str], model: ModelServer, tmp_path: Path
 ) -> None:
     first, second = word(), word()

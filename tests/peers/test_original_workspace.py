@@ -52,7 +52,7 @@ def home(lived_in: Path, model: ModelServer, tmp_path: Path) -> Home:
     return home
 
 
-def test_it_loads_unchanged_and_a_chat_changes_nothing(
+def test_openclaw_workspace_loads_and_chat_changes_nothing(
     home: Home, lived_in: Path, model: ModelServer
 ) -> None:
     before = contents(lived_in)
@@ -74,7 +74,7 @@ def test_it_loads_unchanged_and_a_chat_changes_nothing(
     assert {name: after[name] for name in before} == before
 
 
-def test_our_workspace_is_one_the_original_leaves_alone(
+def test_own_workspace_is_left_unchanged_by_openclaw(
     original: Original, home: Home, model: ModelServer, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "made-by-us"

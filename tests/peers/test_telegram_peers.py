@@ -47,7 +47,7 @@ def library() -> Path:
     return venv(LOCK)
 
 
-def test_the_library_understands_every_answer_and_every_update_of_the_fake(
+def test_fake_telegram_responses_and_updates_parse_in_library(
     library: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"some bytes")
@@ -194,7 +194,7 @@ async def bare_calls(telegram: TelegramServer) -> None:
     await api.close()
 
 
-def test_the_librarys_own_client_talks_with_the_fake(library: Path) -> None:
+def test_fake_telegram_serves_client_of_library(library: Path) -> None:
     async def main() -> dict[str, Any]:
         async with TelegramServer() as telegram:
             telegram.say("hello")
@@ -260,7 +260,7 @@ def another_server() -> Iterator[str]:
             server.kill()
 
 
-def test_a_message_in_and_an_answer_out_by_a_server_nobody_here_wrote() -> None:
+def test_telegram_channel_works_with_independent_server() -> None:
     async def main(url: str) -> None:
         person = Api("telegram-test-api", url)
         server = TelegramServer(token=TOKEN)

@@ -39,12 +39,12 @@ def loaded(home: Path, *args: str) -> set[str]:
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_version_option_imports_nothing(tmp_path: Path, flag: str) -> None:
+def test_version_is_printed_without_imports(tmp_path: Path, flag: str) -> None:
     heavy = {"click", "asyncio", "json", "re", "importlib.metadata", "typing", "dataclasses"}
     assert not loaded(tmp_path, flag) & (VENDORS | heavy)
 
 
-def test_help_option_imports_click_and_no_command(tmp_path: Path) -> None:
+def test_help_imports_click_and_no_command(tmp_path: Path) -> None:
     names = loaded(tmp_path, "--help")
     assert "click" in names
     assert not names & (VENDORS | {"asyncio"})
@@ -60,7 +60,7 @@ def test_config_get_imports_no_server_database_or_model(tmp_path: Path) -> None:
     assert not names & {"apsw", "httpx2", "rich", "xllamacpp", "openai"}
 
 
-def test_package_import_loads_nothing_else() -> None:
+def test_package_import_imports_nothing_else() -> None:
     code = "import sys; before = set(sys.modules); import homarus; print(set(sys.modules) - before)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -78,7 +78,7 @@ def test_command_table_matches_each_command(name: str) -> None:
     assert (Path(inspect.getfile(group.__class__)).parent / f"{module}.py").exists()
 
 
-def test_command_table_has_every_command_module() -> None:
+def test_command_table_lists_every_command_module() -> None:
     folder = Path(inspect.getfile(group.__class__)).parent
     has = {p.stem for p in folder.glob("*.py") if "def command(" in p.read_text(encoding="utf-8")}
     assert has == {module for module, _ in COMMANDS.values()}

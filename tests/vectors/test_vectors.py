@@ -1,4 +1,4 @@
-"""Every mapped vector is a test, and every function this far is mapped."""
+"""Every mapped vector is a test, and every implemented function is mapped."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An agent: a name, a workspace of markdown, a model, a policy."""
+"""The configured agent as runs use it: workspace, model, tool rules, limits."""
 
 from dataclasses import field
 from datetime import UTC, tzinfo
@@ -16,10 +16,10 @@ from homarus.sessions.envelope import Rules as Envelope
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who answers.
+    """A configured agent.
 
-    `model` None means whatever this machine can offer; `thinking` None, a little where the model
-    can.
+    `model` None means the first model that this machine can use; `thinking` None, the default of
+    the model.
     """
 
     id: str
@@ -35,14 +35,14 @@ class Agent:
     pruning: ContextPruning = ContextPruning.model_construct()
     compaction: Compaction = Compaction.model_construct()
     loops: LoopDetection = LoopDetection.model_construct()
-    is_named: bool = False  # by the config; else IDENTITY.md may say
+    is_named: bool = False  # by the config; else IDENTITY.md may give the name
     timezone: str = ""
     aliases: tuple[tuple[str, str], ...] = ()  # short names of models
     envelope: Envelope = field(default_factory=Envelope)
 
 
 def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
-    """An agent as the config has it; `tools` is what holds for every agent."""
+    """Return an agent from its settings; `tools` is the section for all agents."""
     return Agent(
         id=settings.id,
         name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
@@ -69,7 +69,7 @@ def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
 
 
 def who_says(name: str, own: Tools | None, common: Tools) -> Tools:
-    """Whose word counts for one setting of the tools: the agent's, where it has a word on it."""
+    """Return the tools section that holds for one key: the agent's own where it sets the key."""
     return own if own is not None and name in own.model_fields_set else common
 
 

@@ -1,4 +1,4 @@
-"""What agents do when the gateway starts: BOOT.md of each workspace, as a turn of its own."""
+"""Run BOOT.md of each workspace when the gateway starts, as a message of its own session."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -8,14 +8,14 @@ from homarus.agent.workspace import boot_prompt
 from homarus.core.message import Address, Inbound
 from homarus.store.journal import Acceptance, Accepted
 
-CHANNEL: Final = "boot"  # nobody is there to be answered
+CHANNEL: Final = "boot"  # no adapter: the run has no chat to reply to
 
 Accept = Callable[[str, Inbound], Awaitable[Acceptance]]
 Put = Callable[[str, Accepted], object]
 
 
 async def boot(agents: Iterable[Agent], accept: Accept, put: Put, now_ms: int) -> None:
-    """Have each agent read its BOOT.md, where there is one with something in it."""
+    """Submit the boot prompt of each agent that has one."""
     for agent in agents:
         text = boot_prompt(agent.workspace)
         if not text:

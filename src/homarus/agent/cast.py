@@ -1,7 +1,8 @@
-"""The cast: every agent with its workspace in place and its tools at hand, made when asked for."""
+"""The agents of the config with their tools, made at first use."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, make_agent, who_says
@@ -10,22 +11,18 @@ from homarus.config.paths import Paths
 from homarus.config.resolve import agent_settings, entry_of
 from homarus.config.schema import Config
 from homarus.policy.decide import decide
-from homarus.tools.builtin import files as file_tools
-from homarus.tools.builtin import search as search_tools
-from homarus.tools.builtin.exec import Unboxed, exec_tool
 from homarus.tools.registry import Registry
+from homarus.tools.sources import ToolSourceContext, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import Remembers
 
-_UNBOXED: Final[dict[str, Unboxed]] = {"off": "all", "non-main": "main", "all": "none"}
-
 
 class Cast:
-    """The agents of a config.
+    """Makes and caches agents and their tools.
 
-    `reaches` says whether there are chats they could write to; `memory` is an agent's, where it
-    has one.
+    `reaches` returns whether there are chats to write to; `memory` returns the memory of an
+    agent.
     """
 
     def __init__(
@@ -42,7 +39,7 @@ class Cast:
         self._tools: dict[str, Registry] = {}
 
     def agent(self, agent_id: str) -> Agent:
-        """An agent with its workspace in place; UnknownName when there is none."""
+        """Return an agent, and create its workspace if needed. UnknownName when there is none."""
         if agent_id not in self._agents:
             settings = agent_settings(self._config(), self._paths, agent_id)
             workspace.ensure(settings.workspace, templates=not settings.skip_bootstrap)
@@ -50,49 +47,39 @@ class Cast:
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> Registry:
-        """The tools an agent may use; what its rules deny, it is not even told of."""
+        """Return the tools that an agent's rules do not deny."""
         if agent_id not in self._tools:
             agent = self.agent(agent_id)
-            own = agent_settings(self._config(), self._paths, agent_id).tools
-            timeout_s = who_says("exec", own, self._config().tools).exec.timeout_sec
-            run = exec_tool(float(timeout_s), unboxed(self._config(), agent_id))
-            every = [*Registry.from_modules(file_tools, search_tools), run]
-            if self._reaches():
-                from homarus.tools.builtin.message import message_tool  # for who has chats
-
-                every.append(message_tool(self._config().tools.message))
-            if (memory := self._memory) and remembers(self._config(), agent_id):
-                from homarus.memory.tools import memory_tools  # for who has any
-
-                every += memory_tools(lambda: memory(agent.id))
-            all_tools = Registry(every)
+            all_tools = load_tools(self._tool_context(agent))
             self._tools[agent_id] = all_tools.where(
                 lambda tool: decide(tool.name, *agent.rules).action != "deny"
             )
         return self._tools[agent_id]
 
+    def _tool_context(self, agent: Agent) -> ToolSourceContext:
+        config, memory = self._config(), self._memory
+        own = agent_settings(config, self._paths, agent.id).tools
+        has_memory = memory is not None and remembers(config, agent.id)
+        return ToolSourceContext(
+            agent.id,
+            config,
+            lambda key: who_says(key, own, config.tools),
+            has_chats=self._reaches(),
+            memory=partial(memory, agent.id) if memory and has_memory else None,
+        )
+
     def called(self, agent_id: str) -> tuple[str, str]:
-        """An agent's name and emoji, as people see it."""
-        found = find_identity(agent_settings(self._config(), self._paths, agent_id))
-        return found.name or "", found.emoji or ""
+        """Return an agent's display name and emoji."""
+        identity = find_identity(agent_settings(self._config(), self._paths, agent_id))
+        return identity.name or "", identity.emoji or ""
 
     def dismiss(self) -> None:
-        """The config changed: everybody is made anew."""
+        """Drop all agents and tools: the config has changed."""
         self._agents.clear()
         self._tools.clear()
 
 
 def remembers(config: Config, agent_id: str) -> bool:
-    """Whether an agent has a memory to search. The rest of its settings wait for their use."""
-    own, usual = entry_of(config, agent_id).memory_search, config.agents.defaults.memory_search
-    return own.get("enabled", usual.get("enabled", True)) is not False
-
-
-def unboxed(config: Config, agent_id: str) -> Unboxed:
-    """Which of an agent's conversations may run commands outside a sandbox."""
-    own, defaults = entry_of(config, agent_id), config.agents.defaults
-    hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
-    if next((each for each in hosts if each), "gateway") != "gateway":
-        return "none"  # in a sandbox or on a node: there is neither
-    modes = (own.sandbox.mode, defaults.sandbox.mode)
-    return _UNBOXED[next((each for each in modes if each), "off")]
+    """Return whether memory search is enabled for an agent, without parsing its other settings."""
+    own, default = entry_of(config, agent_id).memory_search, config.agents.defaults.memory_search
+    return own.get("enabled", default.get("enabled", True)) is not False

@@ -1,8 +1,8 @@
-"""The loop: ask the model, run what it asks for, until it stops asking.
+"""The model loop: call the model, run its tool calls, repeat until it answers without any.
 
-Knows no channel, no store, no configuration; everything it needs is in Turn. `steering` is pulled
-for news from outside, a message for the run that is live: after each group of tool calls, and
-when the model would stop. What comes after that last look is not this run's.
+It knows no channel, store or config: everything it needs is in `LoopContext`. `steering` pops the
+messages that steer the run: after each group of tool calls, and when the model would stop. A
+message that comes later is left for another run.
 """
 
 import asyncio
@@ -33,49 +33,48 @@ from homarus.core.message import (
 from homarus.core.value import dataclass
 from homarus.providers.base import Provider, Request, Retried, TextDelta, ThinkingDelta
 
-SKIPPED = "Skipped due to queued user message."  # the words clients and transcripts know
+SKIPPED = "Skipped due to queued user message."  # clients match this text
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run's fixed surroundings."""
+    """What the loop of one run works with."""
 
     provider: Provider
     request: Callable[[tuple[Message, ...]], Request]
-    origin: Origin  # who is asked: what an answer cut short is signed with
+    origin: Origin  # for an answer that was cut short: a complete one has its own
     call: Callable[[ToolCall], Awaitable[ToolReturn]]
-    alone: Callable[[ToolCall], bool]  # must this call run by itself, in order?
+    alone: Callable[[ToolCall], bool]  # whether the call must run by itself, in order
     steering: Callable[[], list[Message]]
     emit: Callable[[Fact], None]
-    save: Callable[[Sequence[Message]], Awaitable[None]]  # together, in order
-    finish: Callable[[Message], Awaitable[None]]  # the same for the last one
+    save: Callable[[Sequence[Message]], Awaitable[None]]  # in one transaction, in order
+    finish: Callable[[Message], Awaitable[None]]  # the same for the last message, with the outcome
     now_ms: Callable[[], int]
 
 
-async def run_loop(turn: Turn, messages: list[Message]) -> Message:
+async def run_loop(context: Turn, messages: list[Message]) -> Message:
     """Extend `messages` in place until the model answers without a tool call.
 
-    Calls at the end that have no result yet are run first: a run may go on where another broke
-    off.
+    Calls at the end without a result are run first: a run may resume an earlier attempt.
     """
     if waiting := _unanswered(messages):
-        await _add(turn, messages, *await _call_all(turn, messages, waiting))
+        await _append(context, messages, *await _run_calls(context, messages, waiting))
     while True:
-        reply = await _ask(turn, turn.request(tuple(messages)))
+        reply = await _call_model(context, context.request(tuple(messages)))
         if reply.calls:
-            await _add(turn, messages, reply)
-            await _add(turn, messages, *await _call_all(turn, messages, reply.calls))
-        elif news := turn.steering():
-            await _add(turn, messages, reply, *news)
+            await _append(context, messages, reply)
+            await _append(context, messages, *await _run_calls(context, messages, reply.calls))
+        elif steering := context.steering():
+            await _append(context, messages, reply, *steering)
         else:
             messages.append(reply)
-            await turn.finish(reply)
-            turn.emit(MessageSaved(reply))
+            await context.finish(reply)
+            context.emit(MessageSaved(reply))
             return reply
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of the last answer that no result follows."""
+    """Return the calls of the last assistant message that have no result."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message.role == "user":
@@ -86,30 +85,32 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     return ()
 
 
-async def _ask(turn: Turn, request: Request) -> Message:
-    """One model call. What was said before a cut is kept, signed with how it ended."""
-    said: list[Part] = []
+async def _call_model(context: Turn, request: Request) -> Message:
+    """Call the model once. Text before an error or a stop is saved, with how it ended."""
+    received: list[Part] = []
     try:
-        async for piece in turn.provider.stream(request):
+        async for piece in context.provider.stream(request):
             fault("provider.streaming")
             match piece:
                 case TextDelta(text):
-                    said.append(Text(text))
-                    turn.emit(TextAdded(text))
+                    received.append(Text(text))
+                    context.emit(TextAdded(text))
                 case ThinkingDelta(text):
-                    said.append(Thinking(text))
-                    turn.emit(ThinkingAdded(text))
+                    received.append(Thinking(text))
+                    context.emit(ThinkingAdded(text))
                 case Retried():
-                    said.clear()
-                    turn.emit(_failed(piece))
+                    received.clear()
+                    context.emit(_failed(piece))
                 case Message():
-                    return piece if piece.at_ms else replace(piece, at_ms=turn.now_ms())
+                    return piece if piece.at_ms else replace(piece, at_ms=context.now_ms())
     except ProviderError as exc:
-        if said or not isinstance(exc, ContextOverflow):  # which is asked again, shorter
-            await _keep(turn, said, "error", str(exc))
+        if received or not isinstance(
+            exc, ContextOverflow
+        ):  # after an overflow the call is repeated
+            await _save_partial(context, received, "error", str(exc))
         raise
     except asyncio.CancelledError:
-        await _keep(turn, said, "aborted")
+        await _save_partial(context, received, "aborted")
         raise
     raise AssertionError("a provider must end its stream with a Message")
 
@@ -125,52 +126,54 @@ def _failed(retried: Retried) -> AttemptFailed:
     )
 
 
-async def _keep(turn: Turn, said: list[Part], stop: StopReason, error: str = "") -> None:
+async def _save_partial(
+    context: Turn, received: list[Part], stop: StopReason, error: str = ""
+) -> None:
     """Save an answer that was cut short."""
-    thinking = "".join(part.text for part in said if isinstance(part, Thinking))
-    text = "".join(part.text for part in said if isinstance(part, Text))
+    thinking = "".join(part.text for part in received if isinstance(part, Thinking))
+    text = "".join(part.text for part in received if isinstance(part, Text))
     parts: list[Part] = [Thinking(thinking)] if thinking else []
     if text:
         parts.append(Text(text))
-    origin = replace(turn.origin, stop=stop, error=error)
-    await _save(turn, Message("assistant", tuple(parts), turn.now_ms(), origin))
+    origin = replace(context.origin, stop=stop, error=error)
+    await _save(context, Message("assistant", tuple(parts), context.now_ms(), origin))
 
 
-async def _add(turn: Turn, messages: list[Message], *added: Message) -> None:
+async def _append(context: Turn, messages: list[Message], *added: Message) -> None:
     messages.extend(added)
-    await _save(turn, *added)
+    await _save(context, *added)
 
 
-async def _save(turn: Turn, *messages: Message) -> None:
+async def _save(context: Turn, *messages: Message) -> None:
     if messages:
-        await turn.save(messages)
+        await context.save(messages)
     for message in messages:
-        turn.emit(MessageSaved(message))
+        context.emit(MessageSaved(message))
 
 
-async def _call_all(
-    turn: Turn, messages: list[Message], calls: tuple[ToolCall, ...]
+async def _run_calls(
+    context: Turn, messages: list[Message], calls: tuple[ToolCall, ...]
 ) -> list[Message]:
-    """Run the calls group by group; when a message steers, the rest is skipped. Returns it."""
-    news: list[Message] = []
-    for group in _groups(turn, calls):
-        if news:
+    """Run the calls group by group; skip the rest when a message steers. Returns those messages."""
+    steering: list[Message] = []
+    for group in _groups(context, calls):
+        if steering:
             results = [_skipped(call) for call in group]
         else:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(_call(turn, call)) for call in group]
+                running = [tasks.create_task(_run_call(context, call)) for call in group]
             results = [task.result() for task in running]
-            news = turn.steering()
+            steering = context.steering()
         for result in results:
-            await _add(turn, messages, Message("tool", (result,), turn.now_ms()))
-    return news
+            await _append(context, messages, Message("tool", (result,), context.now_ms()))
+    return steering
 
 
-def _groups(turn: Turn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]:
-    """Neighbours that may run side by side are one group; a call that must be alone is its own."""
+def _groups(context: Turn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]:
+    """Yield neighbouring calls that may run concurrently as one group; serial calls alone."""
     group: list[ToolCall] = []
     for call in calls:
-        if turn.alone(call):
+        if context.alone(call):
             if group:
                 yield group
             yield [call]
@@ -181,10 +184,10 @@ def _groups(turn: Turn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]
         yield group
 
 
-async def _call(turn: Turn, call: ToolCall) -> ToolReturn:
-    turn.emit(ToolStarted(call))
-    result = await turn.call(call)
-    turn.emit(ToolEnded(result))
+async def _run_call(context: Turn, call: ToolCall) -> ToolReturn:
+    context.emit(ToolStarted(call))
+    result = await context.call(call)
+    context.emit(ToolEnded(result))
     return result
 
 

@@ -1,8 +1,7 @@
-"""Repeats: an agent that makes the same tool calls again and again is told so, then stopped.
+"""Detect an agent that repeats the same tool calls: warn the model, then end the run.
 
-Counted are calls with the same arguments that bring the same result, and two that take turns.
-A call that is repeated and brings something new each time is waiting, not circling: it is told
-about once, and never stopped for. Pure but for its memory of the last calls.
+Counted are calls with the same arguments and the same result, and two such calls in alternation.
+A repeated call with changing results is polling: it gets one warning and never ends the run.
 """
 
 import hashlib
@@ -21,57 +20,57 @@ NOT_RUN = "This call was not made: the run is being ended because it goes in cir
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One call: what was asked, and what came back."""
+    """One call: hashes of its arguments and of its result."""
 
     tool: str
-    asked: str
-    got: str
+    args_hash: str
+    result_hash: str
 
 
 class Repeats:
-    """The last calls of one run."""
+    """Counts the repeated calls of one run."""
 
     def __init__(self, rules: LoopDetection) -> None:
         self._rules = rules
-        most = max(rules.history_size, rules.critical_threshold + 1)
-        self._seen: deque[_Seen] = deque(maxlen=most)
-        self._told: set[str] = set()  # which calls were said to be repeated
-        self._stop = ""
+        size = max(rules.history_size, rules.critical_threshold + 1)
+        self._seen: deque[_Seen] = deque(maxlen=size)
+        self._warned: set[str] = set()  # argument hashes of polling calls that were warned about
+        self._stop_reason = ""
 
     def note(self, call: ToolCall, result: ToolReturn) -> str:
-        """Take a call in; returns what the model should be told with its result, if anything."""
+        """Record a call; return a warning for the model to append to its result, or ""."""
         if not self._rules.enabled:
             return ""
-        asked = _hash([call.name, dict(call.args), call.broken])
-        self._seen.append(_Seen(call.name, asked, _outcome(result)))
-        count, told = max(self._counts(), key=lambda found: found[0])
+        args_hash = _hash([call.name, dict(call.args), call.broken])
+        self._seen.append(_Seen(call.name, args_hash, _outcome(result)))
+        count, description = max(self._counts(), key=lambda found: found[0])
         if count >= self._end:
-            self._stop = self._stop or told
+            self._stop_reason = self._stop_reason or description
         half = max(1, self._rules.warning_threshold // 2)
         over = count - self._rules.warning_threshold
         if over < 0:
-            return self._waiting(call)
+            return self._polling_warning(call)
         if over % half == 0:
             return (
-                f"[{told} That brings nothing new. Try something else, or stop and say what you "
-                f"have and what is missing. After {self._end} times the run is ended.]"
+                f"[{description} That brings nothing new. Try something else, or stop and say what "
+                f"you have and what is missing. After {self._end} times the run is ended.]"
             )
         return ""
 
     @property
     def stopped(self) -> bool:
-        """Whether the run must end: no further call is worth making."""
-        return bool(self._stop)
+        """Whether the run must end: no further call is run."""
+        return bool(self._stop_reason)
 
     def refuse(self, call: ToolCall) -> ToolReturn:
-        """What a call gets instead of a result once the run must end."""
+        """Return the result of a call that is not run because the run must end."""
         return ToolReturn(call.id, call.name, (Text(NOT_RUN),), is_error=True)
 
     def check(self) -> None:
-        """Ask before each model call; WentInCircles when the run must end."""
-        if self._stop:
+        """Raise WentInCircles when the run must end. Called before each model call."""
+        if self._stop_reason:
             raise WentInCircles(
-                f"the run was ended because it went in circles: {self._stop}",
+                f"the run was ended because it went in circles: {self._stop_reason}",
                 fix="say it another way, or in smaller steps",
             )
 
@@ -79,23 +78,23 @@ class Repeats:
     def _end(self) -> int:
         rules = self._rules
         end = min(rules.critical_threshold, rules.global_circuit_breaker_threshold)
-        return max(end, rules.warning_threshold + 1)  # nobody is stopped without a warning
+        return max(end, rules.warning_threshold + 1)  # a warning comes before the end
 
     def _counts(self) -> list[tuple[int, str]]:
-        """How often the last call brought the same, alone and taking turns, and the words."""
-        on, last = self._rules.detectors, self._seen[-1]
+        """Return how often the last call repeated, alone and in alternation, with a description."""
+        detectors, last = self._rules.detectors, self._seen[-1]
         name = one_line(last.tool, 40)
         counts = [(0, "")]
-        if on.generic_repeat or on.known_poll_no_progress:
+        if detectors.generic_repeat or detectors.known_poll_no_progress:
             same = self._run(lambda at: self._seen[at] == last)
-            told = f"{name} was called {same} times with the same arguments and the same result."
-            counts.append((same, told))
-        if on.ping_pong and len(self._seen) > 1 and self._seen[-2] != last:
+            text = f"{name} was called {same} times with the same arguments and the same result."
+            counts.append((same, text))
+        if detectors.ping_pong and len(self._seen) > 1 and self._seen[-2] != last:
             pair = (last, self._seen[-2])
             turns = self._run(lambda at: self._seen[at] == pair[(len(self._seen) - 1 - at) % 2])
             other = one_line(self._seen[-2].tool, 40)
-            told = f"{name} and {other} took turns {turns} times, with the same results."
-            counts.append((turns, told))
+            text = f"{name} and {other} took turns {turns} times, with the same results."
+            counts.append((turns, text))
         return counts
 
     def _run(self, fits: Callable[[int], bool]) -> int:
@@ -106,15 +105,15 @@ class Repeats:
             count += 1
         return count
 
-    def _waiting(self, call: ToolCall) -> str:
-        """A word, once, about a call that is repeated and brings something else each time."""
+    def _polling_warning(self, call: ToolCall) -> str:
+        """Return a warning, once per call, about a repeated call with changing results."""
         last = self._seen[-1]
-        if not self._rules.detectors.generic_repeat or last.asked in self._told:
+        if not self._rules.detectors.generic_repeat or last.args_hash in self._warned:
             return ""
-        count = sum(seen.asked == last.asked for seen in self._seen)
+        count = sum(seen.args_hash == last.args_hash for seen in self._seen)
         if count < self._rules.warning_threshold:
             return ""
-        self._told.add(last.asked)
+        self._warned.add(last.args_hash)
         name = one_line(call.name, 40)
         return (
             f"[{name} was called {count} times with the same arguments. If you are waiting for "

@@ -1,39 +1,51 @@
-"""One run: from a message to an answer that is saved. Lane, load, loop, save."""
+"""One run: prepare the context, run the model loop, settle the outcome.
+
+`execute` does all three in the session's lane and under its lease. The answer is settled in the
+transaction that saves it, as the last step of the loop; a run without an answer, afterwards.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from homarus.agent.agent import Agent
-from homarus.agent.books import Books, Stranded
-from homarus.agent.context.compact import Compaction
-from homarus.agent.context.conversation import Conversation, Views
-from homarus.agent.context.render import turn_limit
-from homarus.agent.letters import Pack, Show, Telling
-from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, with_memory
-from homarus.agent.prompt.composer import Composer
-from homarus.agent.prompt.injection import kind_of
+from homarus.agent.context import flush
+from homarus.agent.context.compact import MAX_PER_TURN, room_in
+from homarus.agent.context.conversation import Conversation
+from homarus.agent.loop import Turn, run_loop
+from homarus.agent.prompt.chat import NO_CHAT, session_chat_context
 from homarus.agent.prompt.report import Place
 from homarus.agent.repeats import Repeats
 from homarus.agent.reply.excuse import excuse
-from homarus.agent.scene import Scene, compact
-from homarus.agent.spend import Spend, metered
-from homarus.agent.tally import Call, Tallied, spent
-from homarus.config.schema import Config
+from homarus.agent.reply.sender import LiveReplyHandle
+from homarus.agent.run_journal import RunJournal
+from homarus.agent.run_setup import (
+    make_model_context,
+    merge_messages,
+    resolve_model,
+    resolve_thinking,
+)
+from homarus.agent.services import RunServices
+from homarus.agent.session_compaction import compact_with_hooks
+from homarus.agent.spend import metered
+from homarus.agent.tally import Tallied
+from homarus.agent.tool_runner import ToolRunner
 from homarus.config.zone import day_in
-from homarus.core.bus import Bus
-from homarus.core.clock import Clock
 from homarus.core.errors import (
+    ContextOverflow,
     HomarusError,
+    LeaseLost,
     ProviderTimeout,
     RunBroke,
     Unavailable,
-    UnknownName,
 )
 from homarus.core.event import (
     AttemptFailed,
+    CompactionEnded,
+    CompactionStarted,
     Emitter,
     Fact,
     RunEnded,
@@ -41,10 +53,10 @@ from homarus.core.event import (
 )
 from homarus.core.faults import fault
 from homarus.core.keys import agent_of
-from homarus.core.lanes import Lanes
 from homarus.core.message import (
     Inbound,
     Message,
+    Origin,
     Stopped,
     StoppedBy,
     Text,
@@ -53,35 +65,19 @@ from homarus.core.message import (
 )
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
-from homarus.core.watchdog import GRACE_S, Watchdog
-from homarus.plugins.caller import Hooks
 from homarus.plugins.values import Where
-from homarus.providers.base import Provider, ThinkLevel
-from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
-from homarus.sessions.last_route import last_chat
-from homarus.sessions.levels import think_level, think_levels
+from homarus.providers.base import Provider, Request
 from homarus.sessions.send_policy import is_mute
-from homarus.sessions.session import Session, Sessions
-from homarus.store.base import Entry, Store, Unit
+from homarus.sessions.session import Session
 from homarus.store.journal import Accepted
 from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, Mail
 
-if TYPE_CHECKING:  # for who is answered in a chat
-    from homarus.agent.reply.shaping import Shape
+if TYPE_CHECKING:  # imported by the first run that answers a chat
+    from homarus.agent.reply.builder import ReplyBuilder
 
-SEVERAL = "several people"  # no service has such an id
-BROKE_OFF = "the run broke off"  # the program is ending: no outcome says more
+log = logging.getLogger(__name__)
 
-Connect: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
-Steering: TypeAlias = Callable[[str], Sequence[Accepted]]
-# How a session's run is told to its sender's chat; None where the run's events are all there is.
-MakeShape: TypeAlias = "Callable[[Session, Inbound, str, str], Shape | None]"
-Words: TypeAlias = Callable[[str, Inbound], str]  # a message as the model of a session reads it
-# Begins to show a run to the chat of the messages it answers: what it has to say so far, and how
-# often the typing sign is given. None where nothing can be shown.
-Present: TypeAlias = Callable[[Sequence[Inbound], str, Callable[[], str], float], Show | None]
+INTERRUPTED = "the run broke off"  # the error of a run that ends with the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,441 +96,414 @@ class Outcome:
     error: HomarusError | None = None
 
 
-@dataclass(slots=True)
-class _Live:
-    """A run under way, and what can be done to it from outside."""
+class Run:
+    """One execution that answers accepted messages of a session.
 
-    run_id: str
-    key: str
-    emit: Callable[[Fact], None]
-    attempts: list[AttemptFailed] = field(default_factory=list)
-    scope: asyncio.Timeout | None = None  # while it can be stopped: in its lane, at work
-    aborted: bool = False
-    stopped_by: StoppedBy | None = None  # when a person did it
-    shape: "Shape | None" = None
-    show: Show | None = None
-    where: Where = Where()
-    session: Session | None = None  # once it is loaded
-    chat: Chat = NO_CHAT
-
-    def tell(self, fact: Fact) -> None:
-        if isinstance(fact, AttemptFailed):
-            self.attempts.append(fact)
-        if self.shape:
-            step = self.shape.feed(fact)
-            if self.show:
-                self.show.note(typing=step.typing)
-        self.emit(fact)
-
-    def sign(self, message: Message) -> Message:
-        """An answer that a person cut short says who and how."""
-        origin = message.origin
-        if origin is None or origin.stop != "aborted" or self.stopped_by is None:
-            return message
-        return replace(
-            message, origin=replace(origin, stopped=Stopped(self.run_id, self.stopped_by))
-        )
-
-    def abort(self) -> None:
-        self.aborted = True
-        if self.scope and not self.scope.expired():  # else it has not begun, or is ending
-            self.scope.reschedule(0)
-
-
-class Runner:
-    """Runs agents. Built once, by app.py."""
+    `text` stands for the messages when they were merged. `stopped_by` is set before a person
+    stops the run.
+    """
 
     def __init__(
-        self,
-        *,
-        sessions: Sessions,
-        store: Store,
-        bus: Bus,
-        lanes: Lanes,
-        clock: Clock,
-        tools: Callable[[str], Registry],
-        agent: Callable[[str], Agent],
-        connect: Connect,
-        ask: Callable[[Inbound], Ask],
-        steering: Steering,
-        words: Words,
-        pack: Pack,
-        posted: Callable[[], None],
-        stranded: Stranded,
-        watchdog: Watchdog,
-        spend: Spend,
-        hooks: Hooks,
-        shape: MakeShape,
-        config: Callable[[], Config] = Config,
-        present: Present = lambda _asked, _run, _look, _interval_s: None,
-        mail: Mail | None = None,
-        fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True,
-        grace_s: float = GRACE_S,
+        self, services: RunServices, key: str, records: Sequence[Accepted], text: str = ""
     ) -> None:
-        self._fresh, self._config = fresh, config
-        self._present, self._mail = present, mail
-        self._watchdog, self._grace_s, self._spend = watchdog, grace_s, spend
-        self._views, self._hooks, self._shape = Views(), hooks, shape
-        self._sessions, self._store, self._clock = sessions, store, clock
-        self._bus, self._lanes = bus, lanes
-        self._tools, self._agent, self._connect = tools, agent, connect
-        self._ask, self._steering, self._words = ask, steering, words
-        self._pack, self._posted, self._stranded = pack, posted, stranded
-        self.composer = Composer()
-        self._live: dict[str, _Live] = {}
+        self.id, self.key = records[0].id, key
+        self.stopped_by: StoppedBy | None = None
+        self._services, self._records, self._text = services, records, text
+        self._inbounds = [record.inbound for record in records if record.inbound]
+        self._outcome = Outcome(self.id, key, "failed")
+        self._attempts: list[AttemptFailed] = []
+        self._publish = Emitter(self.id, key, services.bus.publish, services.clock.now_ms)
+        self._started_s = services.clock.monotonic()
+        self._scope: asyncio.Timeout | None = None  # while the run can be stopped
+        self._is_stopped = False
+        # Set by `execute` and `prepare`, in this order.
+        self._journal: RunJournal
+        self._where = Where()
+        self._session: Session | None = None
+        self._builder: ReplyBuilder | None = None
+        self._live: LiveReplyHandle | None = None
+        self._chat = NO_CHAT
+        self._context: Conversation
 
-    async def __call__(self, key: str, rows: Sequence[Accepted], text: str = "") -> Outcome:
-        """Answer accepted messages as one; `text` stands for them when they were merged.
+    # The life of a run
 
-        Every failure is an outcome. A run that the end of the program cuts off has none: the
-        next start goes on with it.
-        """
-        run_id = rows[0].id
-        emit = Emitter(run_id, key, self._bus.publish, self._clock.now_ms)
-        live = self._live[key] = _Live(run_id, key, emit)
-        started = self._clock.monotonic()
-        outcome = Outcome(run_id, key, "failed")
-        lane = f"session:{key}"
+    async def execute(self) -> None:
+        """Run in the session's lane, under its lease. Every failure becomes the outcome."""
+        services, lane = self._services, f"session:{self.key}"
+        async with services.lanes.enter(lane), services.store.journal.lease(lane) as lease:
+            self._journal = RunJournal(services, self._records, lease)
+            await contain(f"run {self.key}", self._answer, self._record_crash)
+            await self.settle()
+
+    async def _answer(self) -> None:
+        """Set the outcome: an answer, a failure, the deadline, or a person's stop."""
+        services = self._services
         try:
-            async with self._lanes.enter(lane), self._store.journal.lease(lane) as lease:
-                books = Books(
-                    self._store, rows, lease,
-                    pack=self._pack, posted=self._posted, now_ms=self._clock.now_ms,
-                    hooks=self._hooks, stranded=self._stranded,
-                )  # fmt: skip
-                outcome = await self._attempt(rows, text, books, live)
-                if outcome.status == "aborted":
-                    await books.report("aborted", "")
-                elif outcome.error:
-                    await books.report(str(outcome.error), excuse(outcome.error))
+            async with asyncio.timeout(0 if self._is_stopped else None) as scope:
+                self._scope = scope
+                async with services.lanes.enter("main"):
+                    self._outcome = await services.watchdog.bounded(
+                        f"run {self.key}", self._prepare_and_loop, scope, grace_s=services.grace_s
+                    )
+        except TimeoutError:
+            self._record_timeout()
+        except HomarusError as exc:
+            self._outcome = replace(self._outcome, error=exc)
         finally:
-            del self._live[key]
-            self._spend.end(run_id)
-            if live.show:
-                live.show.close()
-            outcome = replace(outcome, attempts=tuple(live.attempts))
-            aborted = outcome.status == "aborted"
-            error = str(outcome.error or (BROKE_OFF if outcome.status == "failed" else ""))
-            emit(RunEnded(error=error, aborted=aborted, attempts=outcome.attempts))
-        duration_ms = round((self._clock.monotonic() - started) * 1000)
-        messages = live.session.messages if live.session else ()
-        await self._hooks.agent_end(live.where, messages, error, duration_ms)
-        return replace(outcome, duration_ms=duration_ms)
+            self._scope = None
 
-    def abort(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
-        """Stop the live run of a session; the ids of what was stopped."""
-        live = self._live.get(key)
-        if live is None or (run_id and live.run_id != run_id):
-            return ()
-        live.abort()
-        return (live.run_id,)
-
-    def sign_stop(self, key: str, run_id: str | None, by: StoppedBy) -> None:
-        """A person is about to stop the live run of a session: what it has said is signed so."""
-        live = self._live.get(key)
-        if live and run_id in (None, live.run_id):
-            live.stopped_by = by
-
-    def live(self, key: str | None = None) -> tuple[str, ...]:
-        """The ids of the runs under way, of one session or of all."""
-        return tuple(run.run_id for at, run in self._live.items() if key in (None, at))
-
-    async def _attempt(
-        self, rows: Sequence[Accepted], text: str, books: Books, live: _Live
-    ) -> Outcome:
-        """Run until there is an outcome: an answer, a failure, the deadline or a person's stop."""
-        outcome = Outcome(live.run_id, live.key, "failed")
-
-        async def run() -> None:
-            nonlocal outcome
-            try:
-                async with asyncio.timeout(0 if live.aborted else None) as scope:
-                    live.scope = scope
-                    async with self._lanes.enter("main"):
-                        outcome = await self._watchdog.bounded(
-                            f"run {live.key}",
-                            lambda: self._answer(rows, text, books, live),
-                            scope,
-                            grace_s=self._grace_s,
-                        )
-            except TimeoutError:
-                outcome = _stopped(outcome, live)
-            except HomarusError as exc:
-                outcome = replace(outcome, error=exc)
-            finally:
-                live.scope = None
-
-        def broke(exc: Exception) -> None:
-            nonlocal outcome
-            told = f"the run met a bug and broke off ({type(exc).__name__})"
-            outcome = replace(outcome, error=RunBroke(told, fix="homarus logs has the details"))
-
-        await contain(f"run {live.key}", run, broke)
-        return outcome
-
-    async def _answer(
-        self, rows: Sequence[Accepted], text: str, books: Books, live: _Live
-    ) -> Outcome:
-        inbound = _merged(rows, text)
-        agent, wishes = self._agent(agent_of(live.key)), inbound.wishes
-        if live.scope and not live.aborted:  # a run may be stopped before it begins
-            limit_s = wishes.timeout_s or agent.timeout_s
-            live.scope.reschedule(asyncio.get_running_loop().time() + limit_s)
-        live.where = Where(
-            agent.id, live.key, live.run_id, str(agent.workspace), inbound.address.channel
-        )
-        session = live.session = await self._open(rows[0], inbound, agent, live.where)
-        rules = self._config().session.send_policy
-        mute = is_mute(rules, session.key, session.record.data, inbound)
-        books.letters.begin(Telling(mute=mute))  # also of what goes wrong before more is known
-        provider, model = await self._connect(_wish(agent, session, wishes.model))
-        thinking = _level(wishes.thinking or session.thinking or agent.thinking, model)
-        anew = "" if session.is_used or rows[0].entry else session.session_id
-        live.shape = self._shape(session, inbound, thinking, anew)
-        if live.shape and not mute:
-            live.show = self._show(rows, books, live.shape)
-        attach = partial(self._mail.attach, workspace=agent.workspace) if self._mail else None
-        books.letters.begin(Telling(live.shape, live.show, attach, mute))
-        live.tell(RunStarted(provider=model.provider, model=model.id))
-        provider = metered(provider, self._spend, model, live.run_id)
-        provider = Tallied(provider, model.ref, books.note_call)
-        live.chat = self._chat(session, [row.inbound for row in rows if row.inbound])
-        tools = live.chat.tools(self._tools(agent.id))
-        talk = await self._talk(
-            session, agent, provider, model, thinking, chat=live.chat, tools=tools
-        )
-        cut_off = await self._go_on(session, books, rows, live)
-        if cut_off is None:
-            cut_off = frozenset()
-            await self._begin(talk, inbound, books, live.where)
-        fault("run.begun")
-        scene = Scene(
-            talk=talk,
-            provider=provider,
-            tools=tools,
-            rules=lambda: live.chat.rules,
-            books=books,
-            cut_off=cut_off,
-            repeats=Repeats(agent.loops),
-            ask=self._ask(inbound),
-            steering=lambda: self._steered(session, live, books),
-            tell=live.tell,
-            sign=live.sign,
-            now_ms=self._clock.now_ms,
-            today=lambda: day_in(agent.timezone, self._clock.now_ms()),
-            hooks=self._hooks,
-            where=live.where,
-            inbound=inbound,
-            mail=None if mute else self._mail,
-        )
-        reply = await scene.play()
+    async def _prepare_and_loop(self) -> Outcome:
+        # Returns the outcome instead of setting it: a run that was abandoned must not change it.
+        reply = await self.loop(await self.prepare())
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
         return Outcome(
-            live.run_id,
-            live.key,
+            self.id,
+            self.key,
             "answered",
             text=reply.text,
             model=f"{origin.provider}/{origin.model}",
-            session_id=session.session_id,
+            session_id=self._context.session.session_id,
             usage=origin.usage,
         )
 
-    def _show(self, rows: Sequence[Accepted], books: Books, shape: "Shape") -> Show | None:
-        """Show the run to its chat: its words where no hook has a say in them."""
-        asked = [row.inbound for row in rows if row.inbound]
-        look = str if self._hooks.has("message_sending") else lambda: shape.preview
-        # Under the name of an earlier attempt stands what was sent since: it is not shown anew.
-        run = books.attempt if shape.posts and rows[0].entry else books.run
-        return self._present(asked, run, look, shape.manner.typing_interval_s)
-
-    async def _open(self, row: Accepted, inbound: Inbound, agent: Agent, where: Where) -> Session:
-        """The session a message belongs to, begun anew when its time is over."""
-        session = await self._sessions.load(where.session_key, agent.id, cwd=where.workspace)
-        if row.entry:
-            return session
-        await self._hooks.message_received(where, inbound)
-        before = ""
-        if not self._fresh(session, inbound):
-            before = session.session_id
-            await self._hooks.session_end(where, before, len(session.messages))
-            await session.reset()
-        if not session.is_used:
-            await self._hooks.session_start(where, session.session_id, before)
-        return session
-
-    async def _begin(
-        self, talk: Conversation, inbound: Inbound, books: Books, where: Where
-    ) -> None:
-        """Save the question a run starts with."""
-        session, model = talk.session, talk.model
-        question = self._question(where.session_key, inbound)
-        told = await self._hooks.before_agent_start(where, question.text, session.messages)
-        if told:
-            question = replace(question, parts=(Text(f"{told}\n\n"), *question.parts))
-        place = Place(
-            where.session_key, session.session_id, model.provider, model.id, self._clock.now_ms()
+    def _record_timeout(self) -> None:
+        if self._is_stopped:
+            self._outcome = replace(self._outcome, status="aborted")
+            return
+        late = ProviderTimeout(
+            "the run took longer than its deadline",
+            fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
         )
-        await session.begin(
-            await talk.illustrate(question),
-            provider=model.provider,
-            model=model.id,
-            thinking=talk.thinking,
-            api=talk.api,
-            window=model.window,
-            came_by=inbound.address,
-            also=books.begin(session),
-            news=self.composer.news(place, session.record.data),
+        self._outcome = replace(self._outcome, error=late)
+
+    def _record_crash(self, exc: Exception) -> None:
+        text = f"the run met a bug and broke off ({type(exc).__name__})"
+        error = RunBroke(text, fix="homarus logs has the details")
+        self._outcome = replace(self._outcome, error=error)
+
+    async def settle(self, reply: Message | None = None) -> None:
+        """Record the one outcome of the messages, and enqueue what their sender gets.
+
+        The loop calls it with its last message, which is saved in the same transaction; without
+        one it settles a run that was stopped or failed.
+        """
+        if reply is not None:
+            await self._journal.finish(self._context.session, reply)
+        elif self._outcome.status == "aborted":
+            await self._journal.settle_failed("aborted", "")
+        elif error := self._outcome.error:
+            await self._journal.settle_failed(str(error), excuse(error))
+
+    def close(self) -> None:
+        """Release what the run holds, and publish its end."""
+        self._services.spend.end(self.id)
+        if self._live:
+            self._live.close()
+        self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        aborted = outcome.status == "aborted"
+        self._publish(RunEnded(error=self._error_text, aborted=aborted, attempts=outcome.attempts))
+
+    async def report_end(self) -> Outcome:
+        """Call the `agent_end` hook, and return the outcome."""
+        services = self._services
+        duration_ms = round((services.clock.monotonic() - self._started_s) * 1000)
+        messages = self._session.messages if self._session else ()
+        await services.hooks.agent_end(self._where, messages, self._error_text, duration_ms)
+        return replace(self._outcome, duration_ms=duration_ms)
+
+    @property
+    def _error_text(self) -> str:
+        outcome = self._outcome
+        return str(outcome.error or (INTERRUPTED if outcome.status == "failed" else ""))
+
+    # Control from outside
+
+    def stop(self) -> None:
+        """Stop the run, also one that has not started yet."""
+        self._is_stopped = True
+        if self._scope and not self._scope.expired():
+            self._scope.reschedule(0)
+
+    def emit(self, fact: Fact) -> None:
+        """Publish an event, after the reply builder has read it."""
+        if isinstance(fact, AttemptFailed):
+            self._attempts.append(fact)
+        if self._builder:
+            typing = self._builder.feed(fact)
+            if self._live:
+                self._live.note(typing=typing)
+        self._publish(fact)
+
+    def annotate_stop(self, message: Message) -> Message:
+        """Return the message with who stopped it, when a person cut it short."""
+        origin = message.origin
+        if origin is None or origin.stop != "aborted" or self.stopped_by is None:
+            return message
+        return replace(message, origin=replace(origin, stopped=Stopped(self.id, self.stopped_by)))
+
+    # Preparation
+
+    async def prepare(self) -> Turn:
+        """Load the session, connect the model, save the question; return what the loop needs."""
+        services, inbound = self._services, merge_messages(self._records, self._text)
+        agent, options = services.get_agent(agent_of(self.key)), inbound.wishes
+        if self._scope and not self._is_stopped:
+            timeout_s = options.timeout_s or agent.timeout_s
+            self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)
+        self._where = Where(
+            agent.id, self.key, self.id, str(agent.workspace), inbound.address.channel
         )
-
-    async def _go_on(
-        self, session: Session, books: Books, rows: Sequence[Accepted], live: _Live
-    ) -> frozenset[str] | None:
-        """Take up where an earlier run broke off; the calls whose outcome nobody knows.
-
-        None when there was none, or when a person has a message tried again that the
-        conversation has left behind: then it is asked anew.
-        """
-        asked_by = [row.entry for row in rows if row.entry]
-        if not asked_by:
-            return None
-        started = await books.open_calls()
-        said = await session.go_on(asked_by, also=books.begin(session))
-        if said is None and rows[0].attempts:
-            raise Unavailable("the conversation went on without this message; send it again")
-        if said is None:
-            return None
-        if live.shape:
-            for message in said:
-                live.shape.recall(message)
-        return started
-
-    def _question(self, key: str, inbound: Inbound) -> Message:
-        at_ms = inbound.at_ms or self._clock.now_ms()
-        return user(self._words(key, inbound), *inbound.images, at_ms=at_ms)
-
-    def _steered(self, session: Session, live: _Live, books: Books) -> list[Message]:
-        """What a person said meanwhile; this run answers for it from now on.
-
-        It does for nobody what it may not do for one of them.
-        """
-        messages = list[Message]()
-        for row in self._steering(live.key):
-            if row.inbound:
-                rules = (*live.chat.rules, *self._chat(session, [row.inbound]).rules)
-                live.chat = replace(live.chat, rules=tuple(dict.fromkeys(rules)))
-                messages.append(books.take(row, self._question(live.key, row.inbound)))
-        return messages
-
-    def _chat(self, session: Session, asked: Sequence[Inbound] = ()) -> Chat:
-        """What the config says of the chat these came from, else where the session was last."""
-        config, group = self._config(), kind_of(session.key) == "group"
-        if not asked or asked[0].address.channel not in config.channels:
-            here = last_chat(session.record.data)
-            chat = chat_of(config, here, group=group)
-            return with_memory(chat, config, session.key, here.channel, group=group)
-        group = group or any(one.occasion.kind != "direct" for one in asked)
-        senders, parent = [one.sender for one in asked], asked[0].occasion.parent
-        here = asked[0].address
-        chat = chat_of(config, here, senders, group=group, parent=parent)
-        return with_memory(chat, config, session.key, here.channel, group=group)
-
-    async def _talk(
-        self,
-        session: Session,
-        agent: Agent,
-        provider: Provider,
-        model: Model,
-        thinking: ThinkLevel,
-        *,
-        chat: Chat,
-        tools: Registry,
-    ) -> Conversation:
-        """A session's conversation with a model, with the prompt it has now."""
-        files = await self.composer.hooked_files(agent, session.key, self._hooks)
-        prompt = self.composer.compose(
-            agent, session.key, model, tools.specs(),
-            files=files, entry=session.record.data, chat=chat,
-        )  # fmt: skip
-        return Conversation(
+        session = self._session = await self._open_session(inbound, agent)
+        rules = services.get_config().session.send_policy
+        is_muted = is_mute(rules, session.key, session.record.data, inbound)
+        self._journal.sender.configure(is_muted=is_muted)  # for errors before the builder is there
+        provider, model = await services.connect(resolve_model(agent, session, options.model))
+        thinking = resolve_thinking(options.thinking or session.thinking or agent.thinking, model)
+        self._configure_reply(session, inbound, agent, thinking, is_muted=is_muted)
+        self.emit(RunStarted(provider=model.provider, model=model.id))
+        provider = metered(provider, services.spend, model, self.id)
+        provider = Tallied(provider, model.ref, self._journal.record_model_call)
+        self._chat = session_chat_context(
+            services.get_config(), session, self._inbounds, find_traits=services.find_traits
+        )
+        tools = self._chat.tools(services.get_tools(agent.id))
+        self._context = await make_model_context(
+            services,
             session,
             agent,
             provider,
             model,
-            system=prompt.text,
-            tools=prompt.facts.tools,
             thinking=thinking,
-            views=self._views,
-            now_ms=self._clock.now_ms,
-            max_turns=turn_limit(self._config().channels, session.key),
+            chat=self._chat,
+            tools=tools,
+        )
+        interrupted_calls = await self._resume(session)
+        if interrupted_calls is None:
+            interrupted_calls = frozenset()
+            await self._save_question(inbound)
+        fault("run.begun")
+        runner = self._make_tool_runner(agent, tools, inbound, interrupted_calls, is_muted=is_muted)
+        return self._make_loop_context(provider, tools, runner)
+
+    async def _open_session(self, inbound: Inbound, agent: Agent) -> Session:
+        """Load the session of a message; reset it first when it is stale."""
+        services, where = self._services, self._where
+        session = await services.sessions.load(self.key, agent.id, cwd=where.workspace)
+        if self._records[0].entry:
+            return session
+        await services.hooks.message_received(where, inbound)
+        previous_id = ""
+        if not services.is_fresh(session, inbound):
+            previous_id = session.session_id
+            await services.hooks.session_end(where, previous_id, len(session.messages))
+            await session.reset()
+        if not session.is_used:
+            await services.hooks.session_start(where, session.session_id, previous_id)
+        return session
+
+    def _configure_reply(
+        self, session: Session, inbound: Inbound, agent: Agent, thinking: str, *, is_muted: bool
+    ) -> None:
+        services, is_resumed = self._services, bool(self._records[0].entry)
+        new_session_id = "" if session.is_used or is_resumed else session.session_id
+        builder = services.make_builder(session, inbound, thinking, new_session_id)
+        self._builder = builder
+        if builder and not is_muted:
+            # A hook may change or refuse the final text: then no preview may show it.
+            has_hook = services.hooks.has("message_sending")
+            get_preview = str if has_hook else lambda: builder.preview
+            # What an earlier attempt has sent stands under the run's name: it is not shown again.
+            is_new_name = builder.sends_on_save and is_resumed
+            name = self._journal.attempt if is_new_name else self._journal.run
+            interval_s = builder.settings.typing_interval_s
+            self._live = services.start_live_reply(self._inbounds, name, get_preview, interval_s)
+        messenger = services.messenger
+        attach = partial(messenger.attach, workspace=agent.workspace) if messenger else None
+        self._journal.sender.configure(builder, self._live, attach, is_muted=is_muted)
+
+    async def _resume(self, session: Session) -> frozenset[str] | None:
+        """Resume an earlier attempt; return the tool calls it started that have no result.
+
+        Returns None when the messages are new to the session, or when a person retries one that
+        is not on the session's current path: then the question is saved again.
+        """
+        entries = [record.entry for record in self._records if record.entry]
+        if not entries:
+            return None
+        open_calls = await self._journal.open_calls()
+        saved = await session.go_on(entries, also=self._journal.mark_running(session))
+        if saved is None and self._records[0].attempts:
+            raise Unavailable("the conversation went on without this message; send it again")
+        if saved is None:
+            return None
+        if self._builder:
+            for message in saved:
+                self._builder.restore(message)
+        return open_calls
+
+    async def _save_question(self, inbound: Inbound) -> None:
+        """Save the user message that the run starts with, and mark its records as running."""
+        services, context, where = self._services, self._context, self._where
+        session, model = context.session, context.model
+        question = self._make_question(inbound)
+        added = await services.hooks.before_agent_start(where, question.text, session.messages)
+        if added:
+            question = replace(question, parts=(Text(f"{added}\n\n"), *question.parts))
+        now_ms = services.clock.now_ms()
+        place = Place(self.key, session.session_id, model.provider, model.id, now_ms)
+        await session.begin(
+            await context.illustrate(question),
+            provider=model.provider,
+            model=model.id,
+            thinking=context.thinking,
+            api=context.api,
+            window=model.window,
+            came_by=inbound.address,
+            also=self._journal.mark_running(session),
+            news=services.composer.news(place, session.record.data),
         )
 
-    async def compact(self, key: str, instructions: str = "") -> Compaction:
-        """Put the old part of a conversation away, because a person wants it."""
-        agent, lane = self._agent(agent_of(key)), f"session:{key}"
-        async with self._lanes.enter(lane, "main"):
-            session = await self._sessions.load(key, agent.id, cwd=str(agent.workspace))
-            provider, model = await self._connect(_wish(agent, session))
-            run, calls = f"compact:{key}", list[Call]()
-            provider = metered(provider, self._spend, model, run)
-            provider = Tallied(provider, model.ref, calls.append)
-            chat = self._chat(session)
-            tools = chat.tools(self._tools(agent.id))
-            talk = await self._talk(session, agent, provider, model, "off", chat=chat, tools=tools)
+    def _make_question(self, inbound: Inbound) -> Message:
+        services = self._services
+        at_ms = inbound.at_ms or services.clock.now_ms()
+        return user(services.format_message(self.key, inbound), *inbound.images, at_ms=at_ms)
 
-            def also(unit: Unit, _entries: Sequence[Entry]) -> None:
-                at_ms = self._clock.now_ms()
-                unit.add_spent(*(spent(call, run, key, at_ms) for call in calls))
+    def _make_tool_runner(
+        self,
+        agent: Agent,
+        tools: Registry,
+        inbound: Inbound,
+        interrupted_calls: frozenset[str],
+        *,
+        is_muted: bool,
+    ) -> ToolRunner:
+        services = self._services
+        return ToolRunner(
+            agent=agent,
+            tools=tools,
+            inbound=inbound,
+            where=self._where,
+            journal=self._journal,
+            repeats=Repeats(agent.loops),
+            interrupted_calls=interrupted_calls,
+            get_chat_rules=lambda: self._chat.rules,
+            ask=services.get_approver(inbound),
+            messenger=None if is_muted else services.messenger,
+            hooks=services.hooks,
+            emit=self.emit,
+            now_ms=services.clock.now_ms,
+        )
 
-            where = Where(agent.id, key, "", str(agent.workspace))
-            try:
-                return await compact(
-                    talk, self._hooks, where, also, instructions=instructions, wanted=True
+    def _make_loop_context(self, provider: Provider, tools: Registry, runner: ToolRunner) -> Turn:
+        context = self._context
+
+        def request(messages: tuple[Message, ...]) -> Request:
+            runner.repeats.check()
+            return context.request(messages)
+
+        async def save(messages: Sequence[Message]) -> None:
+            annotated = [self.annotate_stop(message) for message in messages]
+            await self._journal.save(context.session, annotated)
+
+        return Turn(
+            provider=provider,
+            request=request,
+            origin=Origin(provider.api, context.model.provider, context.model.id),
+            call=runner.run,
+            alone=tools.alone,
+            steering=self._pop_steering,
+            emit=self.emit,
+            save=save,
+            finish=self.settle,
+            now_ms=self._services.clock.now_ms,
+        )
+
+    def _pop_steering(self) -> list[Message]:
+        """Return the messages that steer the run; it answers them from now on.
+
+        A tool that one of the senders may not use is not used for any of them.
+        """
+        messages = list[Message]()
+        config, session = self._services.get_config(), self._context.session
+        for record in self._services.pop_steering(self.key):
+            if record.inbound:
+                chat = session_chat_context(
+                    config, session, [record.inbound], find_traits=self._services.find_traits
                 )
-            finally:
-                self._spend.end(run)
+                rules = dict.fromkeys((*self._chat.rules, *chat.rules))
+                self._chat = replace(self._chat, rules=tuple(rules))
+                question = self._make_question(record.inbound)
+                messages.append(self._journal.add_steering(record, question))
+        return messages
+
+    # The model loop
+
+    async def loop(self, loop_context: Turn) -> Message:
+        """Run the model loop until it answers, compacting the context each time it overflows."""
+        context = self._context
+        await self._flush_memory_if_due(loop_context)
+        for _ in range(MAX_PER_TURN):
+            try:
+                return await run_loop(loop_context, list(context.session.messages))
+            except ContextOverflow:
+                if not context.agent.compaction.enabled:
+                    raise
+                await self._compact()
+        return await run_loop(loop_context, list(context.session.messages))
+
+    async def _compact(self) -> None:
+        self.emit(CompactionStarted())
+        hooks, also = self._services.hooks, self._journal.check_lease
+        await compact_with_hooks(self._context, hooks, self._where, also)
+        self.emit(CompactionEnded(will_retry=True))
+
+    async def _flush_memory_if_due(self, loop_context: Turn) -> None:
+        """Have the agent save notes before its history is summarised."""
+        context = self._context
+        session, rules = context.session, context.agent.compaction
+        *before, last = session.messages
+        if not context.tools or not before or last.role != "user" or context.is_roomy:
+            return
+        view = context.look(session.messages)
+        room = room_in(rules, view)
+        if not flush.is_due(rules, session.record.data, room, view.tokens):
+            return
+        try:
+            await self._flush_memory(loop_context)
+        except LeaseLost:
+            raise
+        except HomarusError as exc:  # a compaction without notes is better than no answer
+            log.warning("%s: the memory flush failed: %s", session.key, exc)
+        now_ms = self._services.clock.now_ms()
+        await session.update(**flush.fields(session.record.data, now_ms))
+
+    async def _flush_memory(self, loop_context: Turn) -> None:
+        """Run a turn that is neither published nor saved: only what its tools do remains."""
+        from homarus.memory.view import audience_of, folder_of  # only for a flush that is due
+
+        context, now_ms = self._context, self._services.clock.now_ms()
+        rules = context.agent.compaction
+        by_tool = any(spec.name == flush.TOOL for spec in context.tools)
+        folder = folder_of(audience_of(context.session.key))
+        today = day_in(context.agent.timezone, now_ms)
+        prompt = flush.prompt(rules, today, by_tool=by_tool, folder=folder)
+        hidden = replace(
+            loop_context,
+            request=lambda messages: replace(
+                context.request(messages), system=f"{context.system}\n\n{flush.system(rules)}"
+            ),
+            steering=list,
+            emit=_discard_event,
+            save=_discard_messages,
+            finish=_discard_messages,
+        )
+        await run_loop(hidden, [*context.session.messages[:-1], user(prompt, at_ms=now_ms)])
 
 
-def _merged(rows: Sequence[Accepted], text: str) -> Inbound:
-    """The messages of a run as one: the words given for them, the pictures and files of all.
-
-    What several people said is nobody's in particular: the words say whose they are.
-    """
-    messages = [row.inbound for row in rows if row.inbound]
-    first, senders = messages[0], {one.sender for one in messages if one.text or one.media}
-    whole = replace(
-        first,
-        text=text or first.text,
-        images=tuple(image for message in messages for image in message.images),
-        media=tuple(media for message in messages for media in message.media),
-        before="\n".join(message.before for message in messages if message.before),
-    )
-    if not text or len(senders) < 2:
-        return whole
-    return replace(whole, sender=SEVERAL, occasion=replace(first.occasion, name="", handle=""))
+def _discard_event(_fact: Fact) -> None:
+    return None
 
 
-def _wish(agent: Agent, session: Session, model: str | None = None) -> Wish:
-    """Who should answer: the model a message asks for, else the session's, else the agent's."""
-    ref, locked = model or session.model or agent.model, session.profile_locked
-    return Wish(agent.id, ref, agent.fallbacks, session.profile, locked=locked)
-
-
-def _stopped(outcome: Outcome, live: _Live) -> Outcome:
-    if live.aborted:
-        return replace(outcome, status="aborted")
-    late = ProviderTimeout(
-        "the run took longer than its deadline",
-        fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
-    )
-    return replace(outcome, error=late)
-
-
-def _level(asked: str | None, model: Model) -> ThinkLevel:
-    """How hard to think: as asked; when nobody asked, a little where the model can."""
-    if asked is None:
-        return model.usual_thinking
-    level = think_level(asked)
-    if level is None:
-        raise UnknownName("thinking level", asked, think_levels(model.provider, model.id))
-    return level
+async def _discard_messages(_messages: Sequence[Message] | Message) -> None:
+    return None

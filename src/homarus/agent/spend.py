@@ -1,10 +1,10 @@
-"""Spending: how much models may cost, held back before each call and settled after it.
+"""Limit what models may cost, per run and per day: reserve before a call, settle after it.
 
-`Spend` keeps the accounts, `Metered` is a provider that pays from them. What a call can cost at
-most is held before it is made: its prompt, and an answer no longer than the money allows. So a
-cap is never passed, also when several runs spend at once; only a fallback dearer than the model
-that is asked first may cost more than was held. The day's account is a small record of the store;
-what a crash left held counts as spent. Without a cap nothing is written.
+`SpendLimiter` keeps the totals, `SpendLimitedProvider` is a provider that reserves from them. A
+call reserves its maximum cost: its prompt, and an answer no longer than the remaining budget
+allows. So a limit is never exceeded, also by concurrent runs; only a fallback model that is more
+expensive than the first one may cost more than was reserved. The day's total is a record of the
+store; what a crash left reserved counts as spent. Without a limit nothing is written.
 """
 
 import logging
@@ -23,16 +23,16 @@ from homarus.store.base import Store
 
 log = logging.getLogger(__name__)
 
-KIND = "spend"  # of the records; their ids are days
-MIN_ANSWER_TOKENS = 512  # an answer that must be shorter is not worth asking for
-_USUAL_ANSWER_TOKENS = 4_096
+KIND = "spend"  # of store records, whose ids are days
+MIN_ANSWER_TOKENS = 512  # a shorter answer is not worth the call
+_DEFAULT_ANSWER_TOKENS = 4_096
 _KEPT_DAYS = 60
 _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a call may cost, and how long its answer may be for that."""
+    """The maximum cost of a call, and the answer length it allows."""
 
     usd: float
     prompt_usd: float
@@ -41,7 +41,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Money set aside for one call."""
+    """Money reserved for one call."""
 
     run: str
     day: str
@@ -49,10 +49,10 @@ class Hold:
 
 
 def quote(price: Price, prompt_tokens: int, max_tokens: int, left_usd: float) -> Quote | None:
-    """The longest answer that is affordable; None when no useful one is.
+    """Return a quote for the longest affordable answer; None when only a uselessly short one is.
 
-    Half of what is left goes to one call at most, unless a usual answer needs more: others may
-    be asking, too.
+    One call gets at most half of what is left, unless an answer of default length needs more:
+    other runs may be calling, too.
     """
     prompt_usd = prompt_tokens * max(price.input, price.cache_write) / _MILLION
     left = left_usd - prompt_usd
@@ -60,8 +60,8 @@ def quote(price: Price, prompt_tokens: int, max_tokens: int, left_usd: float) ->
         return None
     if price.output <= 0:
         return Quote(prompt_usd, prompt_usd, max_tokens)
-    usual = min(left, _USUAL_ANSWER_TOKENS * price.output / _MILLION)
-    tokens = min(max_tokens, int(max(left / 2, usual) * _MILLION / price.output))
+    default_usd = min(left, _DEFAULT_ANSWER_TOKENS * price.output / _MILLION)
+    tokens = min(max_tokens, int(max(left / 2, default_usd) * _MILLION / price.output))
     if tokens < min(MIN_ANSWER_TOKENS, max_tokens):
         return None
     return Quote(prompt_usd + tokens * price.output / _MILLION, prompt_usd, tokens)
@@ -69,7 +69,7 @@ def quote(price: Price, prompt_tokens: int, max_tokens: int, left_usd: float) ->
 
 @dataclass(slots=True)
 class _Account:
-    """What was spent, and what is held for calls under way."""
+    """What was spent, and what is reserved for calls in progress."""
 
     spent: float = 0.0
     held: float = 0.0
@@ -80,7 +80,7 @@ class _Account:
 
 
 class Spend:
-    """The accounts of the runs and of the day. One for all runs of a process."""
+    """Keeps the totals of the runs and of the day. One for all runs of a process."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Spend:
         return caps.per_run_usd is not None or caps.per_day_usd is not None
 
     async def reserve(self, run: str, price: Price, prompt_tokens: int, max_tokens: int) -> Hold:
-        """Hold what one call may cost; SpendCapped when that is more than is left."""
+        """Reserve the maximum cost of a call. SpendCapped when it exceeds what is left."""
         day = self._day_of(self._now_ms())
         of_day = await self._account(day)
         of_run = self._runs.setdefault(run, _Account())
@@ -122,11 +122,11 @@ class Spend:
         return hold
 
     async def settle(self, hold: Hold, usd: float) -> None:
-        """The call is over, and cost this much."""
+        """Replace a reservation by the actual cost."""
         self._let_go(hold, usd)
         try:
             await self._write(hold.day)
-        except StoreError as exc:  # the record says more than was spent, never less
+        except StoreError as exc:  # the record then has the reservation: more than was spent
             log.warning("what a call cost is not written down: %s", exc)
 
     def _let_go(self, hold: Hold, usd: float) -> None:
@@ -136,15 +136,15 @@ class Spend:
                 account.spent += max(0.0, usd)
 
     def end(self, run: str) -> float:
-        """A run is over; what it cost."""
+        """Drop a run's total and return it."""
         return self._runs.pop(run, _Account()).spent
 
     async def _account(self, day: str) -> _Account:
-        """A day's account. What another process left held there is taken for spent."""
+        """Load a day's total. What another process left reserved counts as spent."""
         if day not in self._days:
             data = await self._store.record(KIND, day)
             found = _Account(_number(data, "usd") + _number(data, "held"))
-            if self._days.setdefault(day, found) is found:  # else somebody was quicker
+            if self._days.setdefault(day, found) is found:  # else a concurrent call loaded it first
                 await self._forget_old()
         return self._days[day]
 
@@ -152,7 +152,7 @@ class Spend:
         if self._caps().per_day_usd is None or day not in self._days:
             return
         async with self._store.commit() as unit:
-            account = self._days[day]  # as it is at the moment of writing
+            account = self._days[day]  # read here, not earlier: it may have changed meanwhile
             unit.put_record(KIND, day, {"usd": account.spent, "held": account.held})
 
     async def _forget_old(self) -> None:
@@ -189,19 +189,19 @@ def _run_is_over(cap: float, spent: float) -> SpendCapped:
 
 
 def metered(provider: Provider, spend: Spend, model: Model, run: str) -> Provider:
-    """The provider for one run, paying for each call; itself where nothing is capped."""
+    """Return the provider with the spend limit of a run; itself when there is no limit."""
     return Metered(provider, spend, model, run) if spend.is_capped else provider
 
 
 class Metered:
-    """A Provider that pays for each call."""
+    """A provider that reserves and settles the cost of each call."""
 
     def __init__(self, provider: Provider, spend: Spend, model: Model, run: str) -> None:
         self.name, self.api = provider.name, provider.api
         self._provider, self._spend, self._model, self._run = provider, spend, model, run
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Hold, ask, settle."""
+        """Reserve, call, settle."""
         wanted = request.max_tokens or self._model.max_tokens
         tokens = request_tokens(request)
         hold = await self._spend.reserve(self._run, self._model.price, tokens, wanted)
@@ -215,7 +215,7 @@ class Metered:
                     settled = True
                     await self._spend.settle(hold, cost)
                 elif not isinstance(piece, Retried):
-                    cost = hold.quote.prompt_usd  # if it breaks off now, this much is owed
+                    cost = hold.quote.prompt_usd  # the cost if the stream breaks from now on
                 yield piece
         finally:
             if not settled:

@@ -1,4 +1,4 @@
-"""A provider that tells of each call what it used and cost, those that failed included."""
+"""Report the usage and cost of every model call, failed ones included."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -14,7 +14,7 @@ _MAX_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a model; `error` says why it failed."""
+    """One model call; `error` says why it failed."""
 
     provider: str
     model: str
@@ -23,19 +23,19 @@ class Call:
 
 
 def spent(call: Call, run: str, session: str, at_ms: int) -> Spent:
-    """A call as the store keeps it."""
+    """Return a call as a usage record of the store."""
     return Spent(run, session, call.provider, call.model, at_ms, call.usage, call.error)
 
 
 class Tallied:
-    """A Provider whose calls are noted, one by one, as they end."""
+    """A provider that reports each call when it ends."""
 
     def __init__(self, provider: Provider, model: str, note: Callable[[Call], None]) -> None:
         self.name, self.api = provider.name, provider.api
         self._provider, self._model, self._note = provider, model, note
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and note how it went. What was tried before and failed counts as well."""
+        """Stream an answer, and report the call and the failed attempts before it."""
         try:
             async for piece in self._provider.stream(request):
                 if isinstance(piece, Retried):

@@ -1,8 +1,8 @@
-"""An agent's workspace: a folder of markdown that people and the agent both edit.
+"""An agent's workspace: a folder of Markdown files that the user and the agent edit.
 
-Seeding makes what is missing and never touches what is there. BOOTSTRAP.md, the first-run
-ritual, is only ever put into a workspace that had none of the files before. A conversation makes
-a workspace that is not there yet; one that somebody lives in it leaves alone, whatever it lacks.
+Seeding creates missing files and never changes existing ones. BOOTSTRAP.md, the first-run
+instructions, is only added to a workspace that had none of the files. A session creates a
+workspace that does not exist; a populated one is left as it is.
 """
 
 import json
@@ -33,7 +33,7 @@ _REMOTE = re.compile(r"^\s*\[remote ", re.MULTILINE)
 
 
 def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
-    """Make the folder and its template files; returns the names of what was made."""
+    """Create the folder and its template files; return the names of what was created."""
     try:
         workspace.mkdir(parents=True, exist_ok=True)
         brand_new = not is_lived_in(workspace)
@@ -51,9 +51,9 @@ def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
 
 
 def ensure(workspace: Path, *, templates: bool = True) -> None:
-    """Have a folder to work in: a new one is seeded, one that is lived in stays as it is.
+    """Create and seed a workspace that is not populated.
 
-    Without `templates` (`skipBootstrap`), the folder alone is made.
+    Without `templates` (`skipBootstrap`), only the folder is created.
     """
     if not templates:
         try:
@@ -67,7 +67,7 @@ def ensure(workspace: Path, *, templates: bool = True) -> None:
 
 
 def is_lived_in(workspace: Path) -> bool:
-    """Whether the files of an agent, or traces of them, are there."""
+    """Return whether the folder has any of an agent's files or its state file."""
     marks = (*SEEDED, RITUAL, *MEMORY, STATE)
     return any(_stands(workspace / name) for name in marks)
 
@@ -77,7 +77,7 @@ def _stands(path: Path) -> bool:
 
 
 def note_ritual(workspace: Path) -> None:
-    """Once the ritual's file is gone or empty, the workspace's state says since when."""
+    """Record when the first run was completed, once BOOTSTRAP.md is gone or empty."""
     if _stands(workspace / RITUAL) and read_text(workspace, RITUAL)[0]:
         return
     state = read_state(workspace)
@@ -86,13 +86,13 @@ def note_ritual(workspace: Path) -> None:
     done = {**state, "onboardingCompletedAt": _now()}
     target = workspace / STATE
     fresh = target.with_name(f"{target.name}.new")
-    with suppress(OSError):  # a fact that can be noted another time
+    with suppress(OSError):  # it can be recorded at the next start
         fresh.write_text(_written(done), encoding="utf-8")
         fresh.replace(target)
 
 
 def read_state(workspace: Path) -> Mapping[str, Json]:
-    """What is known about the workspace itself; nothing when that cannot be read."""
+    """Return the workspace's state file; empty when it cannot be read."""
     try:
         with (workspace / STATE).open("rb") as file:
             state = json.loads(file.read(_MAX_STATE_BYTES))
@@ -105,7 +105,7 @@ def read_state(workspace: Path) -> Mapping[str, Json]:
 
 
 def boot_prompt(workspace: Path) -> str:
-    """What an agent is asked when the gateway starts; nothing when it has no such list."""
+    """Return the prompt for the start of the gateway; "" when BOOT.md is missing or blank."""
     if not _stands(workspace / BOOT):
         return ""
     text, _ = read_text(workspace, BOOT)
@@ -144,24 +144,24 @@ def trash_agent_folders(paths: Paths, agent: str, at_ms: int, *folders: Path) ->
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something about the workspaces that is worth a thought, and what to do."""
+    """Advice about a workspace, and what to do."""
 
     text: str
     fix: str
 
 
 def advise(used: Iterable[Path], home: Path, state: Path) -> tuple[Advice, ...]:
-    """Workspaces that nobody uses any more, and those in use that nothing backs up."""
+    """Return advice about workspaces that no agent uses, and those without a backup."""
     in_use = list(dict.fromkeys(used))
     return (*_extra(in_use, home, state), *(_backup(folder) for folder in in_use if _alone(folder)))
 
 
 def _extra(used: list[Path], home: Path, state: Path) -> list[Advice]:
-    """Folders that look like workspaces and belong to no agent."""
+    """Return advice about folders that look like workspaces and belong to no agent."""
     real = {path.resolve() for path in used}
     with suppress(OSError):
-        beside = sorted(path for path in state.iterdir() if path.name.startswith("workspace"))
-        spare = [home / "openclaw", home / "clawd", *beside]
+        siblings = sorted(path for path in state.iterdir() if path.name.startswith("workspace"))
+        spare = [home / "openclaw", home / "clawd", *siblings]
         found = [path for path in spare if path.is_dir() and path.resolve() not in real]
         return [
             Advice(
@@ -175,13 +175,13 @@ def _extra(used: list[Path], home: Path, state: Path) -> list[Advice]:
 
 
 def _is_of_a_profile(path: Path, home: Path) -> bool:
-    """Another profile's workspace stands beside ours; that profile has a folder of its own."""
+    """Whether a workspace belongs to another profile, which has a state folder of its own."""
     mark, _, name = path.name.partition("-")
     return bool(mark and name) and (home / f".openclaw-{name}").is_dir()
 
 
 def _alone(workspace: Path) -> bool:
-    """Whether a workspace exists on this disk only, as far as git knows."""
+    """Whether a workspace has no git remote."""
     if not is_lived_in(workspace):
         return False
     try:
@@ -206,7 +206,7 @@ def _template(name: str) -> str:
 
 
 def _put(path: Path, text: str) -> bool:
-    """Write a new file; one that exists stays as it is."""
+    """Write a new file; return False when it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -226,11 +226,11 @@ def _now() -> str:
 
 
 def _git_init(workspace: Path) -> bool:
-    """A repository, so that every change can be seen and undone; without git, none."""
+    """Create a git repository, so that changes can be reviewed; False without git."""
     git = shutil.which("git")
     if git is None:
         return False
-    # Templates and hooks of the machine's git set-up are not ours to run.
+    # Do not run templates and hooks of the machine's git configuration.
     command = [git, "init", "--quiet", "--template=", "--initial-branch=main", str(workspace)]
     done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - fixed argv
     return done.returncode == 0

@@ -1,18 +1,18 @@
-"""The courier of one channel: each chat in order, several chats at once, and nothing twice.
+"""Send the outbox records of one channel: in order per chat, chats concurrently, nothing twice.
 
-A parcel is marked before its service is asked, and again when the service has answered. What
-happens in between may end without an answer: the connection breaks, the time is over, the process
-dies. Then nobody knows whether the message arrived, and the channel decides what that means:
+A record is marked before the send and again after the service has answered. In between, the
+connection can break, the timeout can pass or the process can die. Then the outcome is unknown, and
+the channel decides what follows:
 
-- the service takes one key once: it is sent again under the same key;
-- the service can be asked: it is asked, and the message sent again if it never came;
-- neither: the parcel is *unknown* and never sent again by itself. What comes after it still goes
-  out, for most of a reply is better than less of it; when the person next writes, they are told
-  (deliver.py).
+- the service is idempotent: send again under the same key;
+- the service supports lookup: query it, and send again if the message never arrived;
+- neither: the record becomes *unknown* and is never sent again. Later records are still sent, as
+  most of a reply is better than less of it; the chat is told with its next reply
+  (supervisor.py).
 
-A service that refuses for now gets the parcel later, and the chat's other parcels after it. One
-that refuses for good, and a parcel that is too old, are *dead*: said aloud, and the rest goes on.
-A service that refuses our credential stops its channel; the parcels wait.
+After a temporary refusal the record is retried later, before the chat's other records. A permanent
+refusal and an expired record make the record *dead*, which is logged; the rest is sent. When the
+service refuses our credential, the channel stops and its records stay pending.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 Ended: TypeAlias = Callable[[Parcel], object]
 
 BACKOFF: Final = Backoff(first_s=1.0, most_s=300.0)
-LEAST_S, MOST_S = 1.0, 86_400.0  # what a service may ask us to wait
-SEND_S: Final = 60.0  # how long a service may take to answer
-FILE_S: Final = 240.0  # how much longer when it gets a file: adapters give up before that
-GRACE_S: Final = 3.0  # how long the end waits, for what is due and again for what is being sent
-LOOK_S: Final = 30.0  # how long until a look that nobody asked for
+LEAST_S, MOST_S = 1.0, 86_400.0  # the longest wait that a service may ask for
+SEND_S: Final = 60.0  # timeout of one send
+FILE_S: Final = 240.0  # added for a file: adapters give up before that
+GRACE_S: Final = 3.0  # grace period at the end, for due records and again for sends under way
+LOOK_S: Final = 30.0  # interval of polls without a wake-up
 TOO_LATE: Final = "it could not be delivered in time"
 UNHEARD: Final = "it was being sent when the program stopped, and nobody heard the answer"
 WIDTH: Final = 16  # chats of one channel that are sent to at once
@@ -50,7 +50,7 @@ WIDTH: Final = 16  # chats of one channel that are sent to at once
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What became of a parcel, or of one try to send it."""
+    """The outcome of a record, or of one attempt to send it."""
 
     state: ParcelState
     why: str = ""
@@ -60,14 +60,14 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """A chat that is left alone for a while: its parcel's state says nothing about the time."""
+    """How long a chat is not sent to; the state of its record does not say."""
 
     failures: int
     until_s: float
 
 
 class Courier:
-    """Carries what is owed through one channel. `ended` is told of every parcel's new state."""
+    """Send the pending records of one channel; `ended` is called with every new state."""
 
     def __init__(
         self,
@@ -86,27 +86,27 @@ class Courier:
         self._send_s, self._file_s = send_s, file_s
         self._place = f"{channel.name}:{channel.account}"
         self._wake = asyncio.Event()
-        self._stale = True  # there may be something to carry that was not looked at
+        self._stale = True  # there may be records that no poll has seen
         self._stopping = False
         self._refused: ChannelAuthFailed | None = None
-        self._look_at_s = 0.0  # when the next look is due, by the monotonic clock
+        self._look_at_s = 0.0  # when the next poll is due, by the monotonic clock
         self._due: deque[tuple[str, list[Parcel]]] = deque()
         self._live: dict[str, asyncio.Task[None]] = {}
-        self._missed: set[str] = set()  # live chats for which a look found more
+        self._missed: set[str] = set()  # busy chats for which a poll found more records
         self._rests: dict[str, _Rest] = {}
-        self.owed = 0  # parcels at the last look
-        self._unwritten: dict[str, _End] = {}  # by parcel: what the journal could not be told
+        self.owed = 0  # records at the last poll
+        self._unwritten: dict[str, _End] = {}  # by record: not journaled yet
 
     def nudge(self) -> None:
-        """Something was posted."""
+        """Wake the worker: a record was enqueued."""
         self._stale = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Carry until cancelled; ChannelAuthFailed when the service refuses us.
+        """Send until cancelled. Raises ChannelAuthFailedError when the service refuses us.
 
-        Whatever ends this, a message that is being sent is not torn, within reason: it would be
-        one of those of which nobody knows.
+        Whatever ends this, sends under way get a grace period: interrupted, their outcome would be
+        unknown.
         """
         self._due.clear()
         self._live.clear()
@@ -133,8 +133,8 @@ class Courier:
         raise self._refused
 
     async def _last_look(self, group: asyncio.TaskGroup) -> None:
-        """Send what was posted in the last moment: a person waits for it."""
-        with suppress(StoreError):  # or the cancelling would be forgotten
+        """Send what was enqueued just before the cancellation."""
+        with suppress(StoreError):  # otherwise the cancellation would be lost
             if not self._due:
                 await self._look()
         self._start(group)
@@ -145,8 +145,8 @@ class Courier:
             await asyncio.wait(self._live.values(), timeout=GRACE_S)
 
     async def _wait(self) -> None:
-        """Until something happens, or it is time to look again."""
-        if self._due:  # looked at already, and gone to when a live chat is done
+        """Wait until woken, or until the next poll is due."""
+        if self._due:  # seen by this poll; sent to when the chat's task is done
             await self._wake.wait()
             return
 
@@ -160,7 +160,7 @@ class Courier:
             alarm.cancel()
 
     async def _look(self) -> None:
-        """Find the chats that have something to send now, and when the next one will."""
+        """Start a task for each chat with a due record, and find when the next one is due."""
         channel = self._channel
         found = await self._journal.parcels("pending", "sending", channel=channel.name)
         chats: dict[str, list[Parcel]] = {}
@@ -218,7 +218,7 @@ class Courier:
         self._rests[chat] = _Rest(failures, until_s)
 
     async def _carry(self, parcel: Parcel, lease: Lease) -> bool:
-        """Bring one parcel where it can be brought now; whether the chat's next may follow."""
+        """Send one record if it can be sent now; return whether the chat's next may follow."""
         if end := self._unwritten.get(parcel.id):
             return await self._end(parcel, lease, end, take=True)
         if parcel.state == "sending":
@@ -238,7 +238,7 @@ class Courier:
         return await self._send(parcel, lease)
 
     async def _resolve(self, parcel: Parcel) -> _End | None:
-        """What became of an earlier try that nobody heard the end of; None: send it again."""
+        """Return the outcome of an earlier unconfirmed send, None when it must be retried."""
         channel = self._channel
         if self._is_same_twice(parcel) and self._clock.now_ms() < parcel.expires_ms:
             return None
@@ -260,8 +260,8 @@ class Courier:
             return await self._end(parcel, lease, _End("pending", str(exc)))
         except SendFailed as exc:
             if parcel.extras.replaces and not exc.retryable:
-                # What it was to replace is gone: it is a message of its own, and may have been
-                # sent as such by an earlier try.
+                # The message to replace is gone: it is sent as a new message, and an earlier
+                # attempt may have done so.
                 extras = replace(parcel.extras, replaces="")
                 return await self._carry(replace(parcel, extras=extras), lease)
             again = self._later(parcel, str(exc), exc.after_s)
@@ -276,15 +276,15 @@ class Courier:
         return True
 
     def _is_same_twice(self, parcel: Parcel) -> bool:
-        """Whether sending it twice is the same as once: what changes a message is, too."""
+        """Return whether sending twice has the effect of once; an edit has."""
         return self._channel.capabilities.idempotent or bool(parcel.extras.replaces)
 
     async def _doubt(self, parcel: Parcel, lease: Lease, why: str) -> bool:
-        """It may have arrived."""
+        """Record that the message may have arrived."""
         if self._is_same_twice(parcel):
             return await self._end(parcel, lease, self._later(parcel, why))
         if isinstance(self._channel, LooksUp):
-            self._ask_later(parcel, why)  # what is still on its way is not there yet
+            self._ask_later(parcel, why)  # a message still on its way is not found yet
             return False
         return await self._end(parcel, lease, _End("unknown", why))
 
@@ -294,7 +294,7 @@ class Courier:
 
     def _later(self, parcel: Parcel, why: str, after_s: float | None = None) -> _End:
         rules, failures = self._channel.capabilities.retry, parcel.attempts + 1
-        if failures < rules.attempts:  # each try is written down: none is forgotten in a crash
+        if failures < rules.attempts:  # journaled: a crash resets no backoff
             soon = Backoff(rules.least_s, most_s=rules.most_s, jitter=rules.jitter)
             delay_s = soon.delay_s(failures)
         else:
@@ -304,7 +304,7 @@ class Courier:
         return _End("pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000))
 
     async def _end(self, parcel: Parcel, lease: Lease, end: _End, *, take: bool = False) -> bool:
-        """Write down what became of it; `take` when it was not marked under this lease."""
+        """Write the outcome to the journal; `take` if the record is not marked by this lease."""
         self._unwritten[parcel.id] = end
         async with self._journal.commit() as unit:
             if take:

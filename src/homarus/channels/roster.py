@@ -1,12 +1,16 @@
-"""Which channels there are, and how one is had by its name.
+"""Find channels and the traits of chat services by name.
 
-A channel is a module of this package, or a folder, that has `Settings` and `create`; its name is
-the name of its section in the config (`-` for `_`). Others come from installed packages, by the
-entry-point group `homarus.channels`, whose entries name such a module. To list them imports none.
+A channel is a module or folder of this package with `Settings`, `create` and `TRAITS`; its name is
+that of its section in the config (`-` for `_`). Other packages add channels by the entry-point
+group `homarus.channels`. Listing names imports no channel; finding traits imports the channel's
+package, which imports its adapter only in `create`.
 """
 
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.errors import UserError
 from homarus.plugins.backends import BackendKind
 
@@ -16,12 +20,15 @@ if TYPE_CHECKING:
 
 
 class Kind(Protocol):
-    """A channel's module. It may have a `LABEL`: its name as people write it."""
+    """A channel's module.
+
+    It may have a `LABEL`, its name as people write it, and should have `TRAITS`.
+    """
 
     Settings: "type[ChannelSettings]"
 
     def create(self, place: "Place", settings: Any) -> "Channel":
-        """An account of it, connected to nothing; MissingExtra when a library is missing."""
+        """Return an account, not connected. Raises MissingExtraError without its library."""
         ...
 
 
@@ -32,6 +39,34 @@ CHANNELS: Final[BackendKind[Kind]] = BackendKind(
     required=("Settings", "create"),
     config_key="channels.{name}",
 )
+
+# The services that OpenClaw configurations and clients name and that have no adapter here.
+_SERVICES: Final[dict[str, ChannelTraits]] = {
+    "bluebubbles": ChannelTraits("BlueBubbles", has_caseless_ids=True, has_phone_ids=True),
+    "discord": ChannelTraits("Discord", "discord", has_named_rooms=True),
+    "email": ChannelTraits("Email", has_caseless_ids=True),
+    "feishu": ChannelTraits("Feishu"),
+    "googlechat": ChannelTraits("Google Chat", id_aliases=("google-chat", "gchat")),
+    "imessage": ChannelTraits(
+        "iMessage", has_caseless_ids=True, has_phone_ids=True, id_aliases=("imsg",)
+    ),
+    "line": ChannelTraits("Line", restore_case=str.capitalize),
+    "mattermost": ChannelTraits("Mattermost", has_named_rooms=True),
+    "msteams": ChannelTraits("Teams"),
+    "nextcloud-talk": ChannelTraits("Nextcloud-talk"),
+    "nostr": ChannelTraits("Nostr", has_caseless_ids=True),
+    "signal": ChannelTraits("Signal", "signal", has_phone_ids=True),
+    "slack": ChannelTraits("Slack", "slack", restore_case=str.upper, has_named_rooms=True),
+    "sms": ChannelTraits("SMS", "plain", has_phone_ids=True),
+    "tlon": ChannelTraits("Tlon"),
+    "twitch": ChannelTraits("Twitch", "plain", has_named_rooms=True),
+    "voice": ChannelTraits("Voice", "plain", has_phone_ids=True),
+    "webchat": ChannelTraits("WebChat"),
+    "whatsapp": ChannelTraits("WhatsApp", "whatsapp", has_caseless_ids=True, has_phone_ids=True),
+    "xmpp": ChannelTraits("XMPP", "plain", has_caseless_ids=True),
+    "zalo": ChannelTraits("Zalo"),
+    "zalouser": ChannelTraits("Zalouser"),
+}
 
 
 def known_channels() -> tuple[str, ...]:
@@ -51,3 +86,27 @@ def label(name: str) -> str:
     except UserError:
         module = None
     return str(getattr(module, "LABEL", name.replace("-", " ").title())) if module else name
+
+
+@lru_cache(512)
+def find_traits(name: str) -> ChannelTraits:
+    """Return the traits of a service by its name or an alias, UNKNOWN_CHANNEL if it is neither."""
+    name = name.strip().lower()
+    if name in _SERVICES:
+        return _SERVICES[name]
+    try:
+        module = CHANNELS.find(name) if CHANNELS.has(name) else None
+    except UserError:
+        return UNKNOWN_CHANNEL  # its package is broken: the account's status says how
+    if module:
+        return getattr(module, "TRAITS", None) or ChannelTraits(label(name))
+    return _by_alias().get(name, UNKNOWN_CHANNEL)
+
+
+@cache
+def _by_alias() -> dict[str, ChannelTraits]:
+    """Return the traits by alias; of channels, only ours are imported for it."""
+    prefix = f"{CHANNELS.package}."
+    own = (name for name in CHANNELS.names() if find_spec(prefix + name.replace("-", "_")))
+    known = (find_traits(name) for name in (*_SERVICES, *own))
+    return {alias: traits for traits in known for alias in traits.id_aliases}

@@ -1,4 +1,4 @@
-"""`homarus agents`: who answers; agents added, removed, and given a name and a face."""
+"""`homarus agents`: list, add, delete agents and set their identity."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import click
 
 from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
 from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import (
     bind_command,
     bindings_command,
@@ -130,7 +131,7 @@ def add(
         agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
         bindings=bind,
     )
-    write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new))
+    write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     seed(folder)
     if as_json:
         told = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}
@@ -249,7 +250,7 @@ def set_identity(
 
 
 def _written(file: Path) -> dict[str, str]:
-    """What an IDENTITY.md says."""
+    """Return what an IDENTITY.md contains."""
     with file.open("rb") as opened:
         own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
     if own == Identity():

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from homarus.channels.roster import find_traits
 from homarus.cli.reach import Reach, as_json_option, find_own, warn
 from homarus.cli.settings import Changed, work
 from homarus.config.binding_edits import (
@@ -32,13 +33,13 @@ T = TypeVar("T")
 
 
 def open_own() -> tuple[Paths, Loaded]:
-    """The places of this environment, and the configuration that a gateway here goes by."""
+    """Return this environment's paths and the configuration that its gateway uses."""
     paths = find_own(Paths.find(os.environ))
     return paths, load(paths, os.environ)
 
 
 def known_agent(config: Config, agent_id: str) -> str:
-    """An agent's id; UnknownName says the nearest."""
+    """Return an agent's id; UnknownName suggests the nearest."""
     known, agent = agents(config), normalize_agent_id(agent_id)
     if agent not in known:
         raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
@@ -46,7 +47,7 @@ def known_agent(config: Config, agent_id: str) -> str:
 
 
 def check_channel(config: Config, channel: str) -> None:
-    """Refuse the name of a channel that neither we nor the original nor the config has."""
+    """Refuse the name of a channel that is unknown to us, to OpenClaw and to the config."""
     from homarus.channels.roster import known_channels
     from homarus.config.keys import known_keys
 
@@ -59,7 +60,7 @@ def check_channel(config: Config, channel: str) -> None:
 
 
 def _which(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that say what a binding is for."""
+    """Add the options that describe what a binding matches."""
     made = command
     for flag, name, metavar, told, many in (
         ("--role", "roles", "ID", "Only from people who have it.", True),
@@ -85,7 +86,10 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
     owner = known_agent(config, agent) if agent else default_agent(config)
     matches = _matches(config, named, which)
     found = work(
-        Reach(), lambda settings: settings.change(lambda tree: add_bindings(tree, owner, matches))
+        Reach(),
+        lambda settings: settings.change(
+            lambda tree: add_bindings(tree, owner, matches, find_traits)
+        ),
     )
     _tell(owner, "answers", describe_matches(matches), found, as_json=as_json)
     for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
@@ -110,7 +114,7 @@ def unbind_command(
 
     def edit(tree: dict[str, Json]) -> Json:
         nonlocal gone
-        changed, gone = remove_bindings(tree, owner, matches)
+        changed, gone = remove_bindings(tree, owner, matches, find_traits)
         return changed
 
     found = work(Reach(), lambda settings: settings.change(edit))

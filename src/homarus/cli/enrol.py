@@ -1,4 +1,4 @@
-"""`homarus channels add`, `remove` and `logout`: accounts put into the configuration, or out."""
+"""`homarus channels add`, `remove` and `logout`: accounts in the configuration."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from homarus.core.text import one_line
 if TYPE_CHECKING:
     from homarus.channels.roster import Kind
 
-# Options of `add` and the setting each one is, where the channel has it.
+# Options of `add` and their settings, where the channel has them.
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "token": ("botToken", "token", "accessToken"),
     "bot_token": ("botToken",),
@@ -92,7 +92,7 @@ def add(
 def _values(
     channel: str, kind: "Kind", options: Mapping[str, Any], said: Sequence[str]
 ) -> dict[KeyPath, Json]:
-    """The settings that the options say, by their keys."""
+    """Return the settings of the options, by key."""
     from homarus.config.channels import keys_of
 
     known = kind.Settings.keys()
@@ -132,13 +132,13 @@ def _value(text: str) -> Json:
 
 
 def _check(kind: "Kind", tree: Mapping[str, Any], channel: str, account: str) -> None:
-    """Refuse an account that its channel could not be made with, as far as that is known here."""
+    """Refuse an account that its channel could not be built with, as far as that is known here."""
     from homarus.config.account_edits import has_unset_variables
     from homarus.config.channels import merged, read_account
     from homarus.config.variables import substitute
 
     if "$include" in {*tree["channels"], *tree["channels"][channel]}:
-        return  # what it is then, only the whole config says
+        return  # its effective value depends on the complete config
     paths = find_own(Paths.find(os.environ))
     env, _ = complete_env(paths, os.environ, tree)
     channels = substitute(tree["channels"], env)
@@ -235,7 +235,7 @@ async def _logout(channel: str, account: str) -> None:
 
 
 def _account(given: str | None) -> str:
-    """An account's id as it is used everywhere; one that cannot be an id is a mistake."""
+    """Return an account's normalised id; raises for one that cannot be an id."""
     if given is None:
         return DEFAULT_ACCOUNT
     name = normalize_account_id(given)

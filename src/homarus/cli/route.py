@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import click
 
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import check_channel, open_own
 from homarus.cli.reach import as_json_option
 from homarus.config.binding_edits import parse_peer
@@ -55,6 +56,7 @@ def explain_command(
         guild=guild.strip(),
         team=team.strip(),
         roles=roles,
+        traits=find_traits(asked.channel),
     )
     lines, routes = explain(loaded.config, asked), find_routes(loaded.config, asked)
     if not as_json:
@@ -82,7 +84,7 @@ def _told(channel: str | None, peer: str | None) -> Asked:
 
 
 def _read(text: str) -> Asked:
-    """`telegram:group:-100`, with `:topic:7` or `:thread:7` behind it for a thread."""
+    """Parse `telegram:group:-100`, with `:topic:7` or `:thread:7` for a thread."""
     channel, _, rest = text.strip().partition(":")
     if not channel or not rest:
         raise UserError(f"{one_line(text)!r} names no chat", fix=_FORM)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from homarus.config.binding_edits import add_bindings, describe_match, list_bindings, parse_match
 from homarus.config.paths import Paths, expand
+from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
 from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_agent_id
 from homarus.core.message import Json
@@ -61,7 +62,9 @@ def check_workspace(text: str, paths: Paths) -> Path:
     return path
 
 
-def add_agent(tree: Mapping[str, Json], new: NewAgent) -> dict[str, Json]:
+def add_agent(
+    tree: Mapping[str, Json], new: NewAgent, find_traits: FindTraits = no_traits
+) -> dict[str, Json]:
     """Return the tree with one more agent. Without a list, the implied `main` is added first."""
     entry: dict[str, Json] = {"id": new.id, "name": new.name, "workspace": new.workspace}
     if new.model:
@@ -72,7 +75,7 @@ def add_agent(tree: Mapping[str, Json], new: NewAgent) -> dict[str, Json]:
     changed = _with_entries(tree, [*entries, entry])
     if not new.bindings:
         return changed
-    return add_bindings(changed, new.id, [parse_match(text) for text in new.bindings])
+    return add_bindings(changed, new.id, [parse_match(text) for text in new.bindings], find_traits)
 
 
 def update_agent(

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, get_args
 from pydantic import ValidationError
 
 from homarus.config.schema import BindingMatch
+from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
 from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id, normalize_agent_id, peer_id
 from homarus.core.message import ChatKind, Json
@@ -79,12 +80,17 @@ def list_bindings(tree: Mapping[str, Json]) -> Iterator[ConfiguredBinding]:
         yield ConfiguredBinding(index, normalize_agent_id(binding["agentId"]), match)
 
 
-def add_bindings(tree: Mapping[str, Json], agent: str, matches: Sequence[Match]) -> dict[str, Json]:
+def add_bindings(
+    tree: Mapping[str, Json],
+    agent: str,
+    matches: Sequence[Match],
+    find_traits: FindTraits = no_traits,
+) -> dict[str, Json]:
     """Return the tree with bindings appended. Raises UserError for one that exists already."""
-    owners = {_identity(each.match): each.agent for each in list_bindings(tree)}
+    owners = {_identity(each.match, find_traits): each.agent for each in list_bindings(tree)}
     for match in matches:
         parsed = BindingMatch.model_validate(match)
-        owner = owners.setdefault(_identity(parsed), "")
+        owner = owners.setdefault(_identity(parsed, find_traits), "")
         if owner:
             whose = "it" if owner == agent else f'agent "{owner}"'
             raise UserError(
@@ -93,14 +99,17 @@ def add_bindings(tree: Mapping[str, Json], agent: str, matches: Sequence[Match])
                 if owner != agent
                 else "homarus agents bindings lists what is bound",
             )
-        owners[_identity(parsed)] = agent
+        owners[_identity(parsed, find_traits)] = agent
     entries = tree.get("bindings")
     before = entries if isinstance(entries, list) else []
     return {**tree, "bindings": [*before, *({"agentId": agent, "match": m} for m in matches)]}
 
 
 def remove_bindings(
-    tree: Mapping[str, Json], agent: str, matches: Sequence[Match] | None
+    tree: Mapping[str, Json],
+    agent: str,
+    matches: Sequence[Match] | None,
+    find_traits: FindTraits = no_traits,
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
     """Return the tree without these bindings of an agent, and a description of each.
 
@@ -109,9 +118,10 @@ def remove_bindings(
     own = [each for each in list_bindings(tree) if each.agent == agent]
     removed = own
     if matches is not None:
-        wanted = {_identity(match): match for match in map(BindingMatch.model_validate, matches)}
-        removed = [each for each in own if _identity(each.match) in wanted]
-        missing = wanted.keys() - {_identity(each.match) for each in removed}
+        parsed = map(BindingMatch.model_validate, matches)
+        wanted = {_identity(match, find_traits): match for match in parsed}
+        removed = [each for each in own if _identity(each.match, find_traits) in wanted]
+        missing = wanted.keys() - {_identity(each.match, find_traits) for each in removed}
         for match in (wanted[identity] for identity in missing):
             raise UserError(
                 f'{describe_match(match)} is not bound to "{agent}"',
@@ -150,14 +160,14 @@ def _shorten(text: str) -> str:
     return one_line(text, 60)
 
 
-def _identity(match: BindingMatch) -> tuple[object, ...]:
+def _identity(match: BindingMatch, find_traits: FindTraits) -> tuple[object, ...]:
     """Return what is equal for two bindings that match the same: the later has no effect."""
     channel, account = match.channel.strip().lower(), (match.account_id or DEFAULT_ACCOUNT).strip()
-    peer = match.peer
+    peer, traits = match.peer, find_traits(channel)
     return (
         channel,
         WILDCARD if account == WILDCARD else normalize_account_id(account),
-        peer and ("direct" if peer.kind == "dm" else peer.kind, peer_id(channel, peer.id.strip())),
+        peer and ("direct" if peer.kind == "dm" else peer.kind, peer_id(peer.id.strip(), traits)),
         (match.guild_id or "").strip(),
         (match.team_id or "").strip(),
         frozenset(role.strip() for role in match.roles),

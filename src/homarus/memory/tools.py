@@ -18,6 +18,7 @@ from homarus.core.keys import chat_type_in
 from homarus.core.message import Json
 from homarus.memory.scope import may_search
 from homarus.memory.view import View, audience_of, view_for
+from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Remembers(Protocol):
     async def write(
         self, text: str, *, to: str | None = None, audience: str = ...
     ) -> "Written": ...
+
+
+def tools(context: ToolSourceContext) -> Sequence[Tool]:
+    """Return the memory tools for an agent that has a memory."""
+    return memory_tools(context.memory) if context.memory else []
 
 
 def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:

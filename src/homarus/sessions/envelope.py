@@ -17,24 +17,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
+from homarus.core.channel_traits import FindTraits, channel_title, no_traits
 from homarus.core.message import Inbound, Media
 from homarus.core.text import clip_middle, one_line
 from homarus.core.value import dataclass
 from homarus.core.wrapping import BEFORE, CURRENT, DATED, LINE, NOTES, NOTES_END, OURS, WEEKDAYS
 
 _KNOWS_TIME = "Current time:"
-# How a service is written, where that is not its id with a capital.
-_TITLES: Final = {
-    "bluebubbles": "BlueBubbles",
-    "googlechat": "Google Chat",
-    "imessage": "iMessage",
-    "irc": "IRC",
-    "msteams": "Teams",
-    "sms": "SMS",
-    "webchat": "WebChat",
-    "whatsapp": "WhatsApp",
-    "xmpp": "XMPP",
-}
 _OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # in by the gateway, not by a service
 _MAX_PART = 80
 _MAX_QUOTED_CHARS: Final = 1_000
@@ -59,7 +48,12 @@ NO_RULES: Final = Rules()
 
 
 def envelope(
-    inbound: Inbound, rules: Rules = NO_RULES, *, previous_ms: int = 0, group: bool = False
+    inbound: Inbound,
+    rules: Rules = NO_RULES,
+    *,
+    find_traits: FindTraits = no_traits,
+    previous_ms: int = 0,
+    group: bool = False,
 ) -> str:
     """A message as the model reads it. `previous_ms` is when the one before it was sent.
 
@@ -71,7 +65,7 @@ def envelope(
     if address.channel in _OWN_WAYS:
         return stamp(inbound.text, inbound.at_ms, rules.own_zone)
     line = header(
-        channel_title(address.channel),
+        channel_title(address.channel, find_traits(address.channel)),
         _place(inbound) if group else _person(inbound, "{} id:{}"),
         forwarded=inbound.occasion.forwarded,
         at_ms=inbound.at_ms,
@@ -156,11 +150,6 @@ def header(
     if rules.timestamp and at_ms:
         parts.append(timestamp(at_ms, rules.zone))
     return f"[{' '.join(part for part in parts if part)}]"
-
-
-def channel_title(channel: str) -> str:
-    """A service's name as people write it."""
-    return _TITLES.get(channel.lower(), channel[:1].upper() + channel[1:])
 
 
 def timestamp(at_ms: int, zone: tzinfo | None = None) -> str:

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from homarus.config.resolve import agents, default_agent
 from homarus.config.schema import BindingMatch, Config, Peer
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.keys import (
     main_key,
     normalize_account_id,
@@ -45,7 +46,6 @@ TIERS: Final = {
     "binding.channel": "the channel, by any account",
 }
 _RANKS: Final = {tier: rank for rank, tier in enumerate(TIERS)}
-_HAVE_TOPICS: Final = frozenset({"telegram"})  # others call them threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Asked:
     team: str = ""
     roles: tuple[str, ...] = ()
     thread: str = ""
+    traits: ChannelTraits = UNKNOWN_CHANNEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +109,16 @@ def resolve_route(config: Config, asked: Asked) -> Route:
 
 
 def routes_of(
-    config: Config, inbound: Inbound, known: Known = lambda _key: None
+    config: Config, inbound: Inbound, traits: ChannelTraits, known: Known = lambda _key: None
 ) -> tuple[Route, ...]:
     """Where a message goes: one route, or one for each agent that `broadcast` names for its chat.
 
     The agents exist. `known` tells of sessions under `Route.key` and `Route.older`; see `_settled`.
     """
-    return find_routes(config, asked_of(inbound), known)
+    return find_routes(config, asked_of(inbound, traits), known)
 
 
-def asked_of(inbound: Inbound) -> Asked:
+def asked_of(inbound: Inbound, traits: ChannelTraits) -> Asked:
     """What routing needs to know of a message."""
     address, occasion = inbound.address, inbound.occasion
     is_direct = occasion.kind == "direct"
@@ -132,6 +133,7 @@ def asked_of(inbound: Inbound) -> Asked:
         team=occasion.team,
         roles=occasion.roles,
         thread="" if occasion.parent else address.thread or "",
+        traits=traits,
     )
 
 
@@ -191,29 +193,29 @@ def _route(config: Config, asked: Asked, agent: str, matched_by: str) -> Route:
             asked.peer,
             account=asked.account,
             scope=session.dm_scope,
+            traits=asked.traits,
             identity_links=session.identity_links,
         )
-        older = _unmarked(base, channel, asked.peer)
-    thread, mark = peer_id(channel, asked.thread), _mark(asked)
+        older = _unmarked(base, asked.peer, asked.traits)
+    thread, mark = peer_id(asked.thread, asked.traits), _mark(asked)
     key = thread_key(base, thread, mark=mark)
     if thread:
-        older = _unmarked(thread_key(older, thread, mark=mark), channel, asked.thread)
+        older = _unmarked(thread_key(older, thread, mark=mark), asked.thread, asked.traits)
     return Route(
         agent, channel, asked.account, key, main, matched_by, older if older != key else ""
     )
 
 
-def _unmarked(key: str, channel: str, text: str) -> str:
+def _unmarked(key: str, text: str, traits: ChannelTraits) -> str:
     """A key that ends with an id, as it would be if ids that differ in case were one."""
-    marked, plain = peer_id(channel, text), text.strip().lower()
+    marked, plain = peer_id(text, traits), text.strip().lower()
     if marked.startswith(f"{plain}~") and key.endswith(f":{marked}"):
         return key.removesuffix(marked) + plain
     return key
 
 
 def _mark(asked: Asked) -> Literal["thread", "topic"]:
-    has_topics = asked.channel in _HAVE_TOPICS and asked.peer_kind != "direct"
-    return "topic" if has_topics else "thread"
+    return "topic" if asked.traits.has_topics and asked.peer_kind != "direct" else "thread"
 
 
 def _broadcast(config: Config, asked: Asked) -> list[str]:
@@ -223,8 +225,8 @@ def _broadcast(config: Config, asked: Asked) -> list[str]:
         for name, listed in extra.items():
             text = name.strip()
             if chat.id in {
-                peer_id(asked.channel, text),
-                peer_id(asked.channel, text.removeprefix(f"{asked.channel}:")),
+                peer_id(text, asked.traits),
+                peer_id(text.removeprefix(f"{asked.channel}:"), asked.traits),
             }:
                 return list(dict.fromkeys(normalize_agent_id(agent) for agent in listed))
     return []
@@ -243,15 +245,15 @@ def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
 
 def _chats(asked: Asked) -> Iterator[_Chat]:
     """The names of a chat, the closest first."""
-    channel, kind = asked.channel, asked.peer_kind
+    kind, traits = asked.peer_kind, asked.traits
     tier = "binding.peer"
     if kind and asked.peer and asked.thread:
-        yield _Chat(tier, kind, peer_id(channel, f"{asked.peer}:{_mark(asked)}:{asked.thread}"))
+        yield _Chat(tier, kind, peer_id(f"{asked.peer}:{_mark(asked)}:{asked.thread}", traits))
         tier = "binding.peer.parent"
     if kind and asked.peer:
-        yield _Chat(tier, kind, peer_id(channel, asked.peer))
+        yield _Chat(tier, kind, peer_id(asked.peer, traits))
     if asked.parent:
-        yield _Chat("binding.peer.parent", asked.parent_kind, peer_id(channel, asked.parent))
+        yield _Chat("binding.peer.parent", asked.parent_kind, peer_id(asked.parent, traits))
 
 
 def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
@@ -291,7 +293,7 @@ def _judge_peer(peer: Peer, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
         if kind == asked.peer_kind:
             return _Verdict("binding.peer.wildcard")
         return _Verdict(why=f"it is for {kind} chats")
-    wanted = peer_id(asked.channel, text)
+    wanted = peer_id(text, asked.traits)
     same = [chat for chat in chats if chat.id == wanted]
     for chat in same:
         if chat.kind == kind:

@@ -118,6 +118,17 @@ class Parcel:
     extras: Extras = NO_EXTRAS
 
 
+class BuildReply(Protocol):
+    """Split a reply to the sender of a message into outbox records, numbered from `first`.
+
+    Returns none where the chat gets no reply.
+    """
+
+    def __call__(
+        self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
+    ) -> Sequence[Parcel]: ...
+
+
 class JournalUnit(Protocol):
     """Journal writes that commit together.
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from homarus.agent.reply.blocks import Block, Chunking, Coalescing
+from homarus.agent.reply.blocks import Block
+from homarus.agent.reply.builder import ReplyBuilder, ReplyEnd
 from homarus.agent.reply.manner import Manner
-from homarus.agent.reply.shaping import Ending, Shape, Step
 from homarus.core.event import (
     AttemptFailed,
     CompactionEnded,
@@ -47,31 +47,28 @@ class Stage:
     """One run on one chat."""
 
     def __init__(self, manner: dict[str, Any]) -> None:
-        values = dict(manner)
-        if "chunking" in values:
-            values["chunking"] = Chunking(**values["chunking"])
-        if "coalescing" in values:
-            values["coalescing"] = Coalescing(**values["coalescing"])
-        self._shape = Shape(Manner(here=HERE, **values))
+        settings = Manner(here=HERE, **manner)
+        self._builder = ReplyBuilder(settings, sends_on_save=settings.streams)
         self._text = self._thinking = ""
         self._calls: list[ToolCall] = []
         self._typing = False
 
     def play(self, step: dict[str, Any]) -> list[str]:
         """One step; what the chat sees."""
-        at_s = float(step.get("at", 0))
-        (name, value), *_ = [item for item in step.items() if item[0] not in {"at", "gives"}]
+        (name, value), *_ = [item for item in step.items() if item[0] != "gives"]
         match name:
-            case "tick":
-                return self._seen(self._shape.tick(at_s))
             case "visible":
-                return [f"visible: {self._shape.visible}"]
+                return [f"visible: {self._builder.visible}"]
             case "finish":
-                return self._ended(self._shape.finish(self._message(value)))
+                return self._ended(self._builder.finish(self._message(value)))
             case "fail":
-                return [_told("final", block) for block in self._shape.fail(value)]
+                return [_told("final", block) for block in self._builder.fail(value)]
+            case "saved":
+                message = self._message(value)
+                sent = [_told("send", block) for block in self._builder.save(message)]
+                return [*sent, *self._feed(MessageSaved(message))]
             case _:
-                return self._seen(self._shape.feed(self._fact(name, value), at_s))
+                return self._feed(self._fact(name, value))
 
     def _fact(self, name: str, value: Any) -> Fact:
         match name:
@@ -94,8 +91,6 @@ class Stage:
                         value.get("id", "c1"), value["name"], text, value.get("error", False)
                     )
                 )
-            case "saved":
-                return MessageSaved(self._message(value))
             case _:
                 return _SIMPLE[name](value)
 
@@ -111,16 +106,16 @@ class Stage:
         self._text = self._thinking = ""
         return Message("assistant", tuple(parts), 0, origin)
 
-    def _seen(self, step: Step) -> list[str]:
-        seen = [_told("send", block) for block in step.send]
-        if step.typing is not None and step.typing != self._typing:
-            self._typing = step.typing
-            seen.append("typing on" if step.typing else "typing off")
-        return seen
+    def _feed(self, fact: Fact) -> list[str]:
+        typing = self._builder.feed(fact)
+        if typing is None or typing == self._typing:
+            return []
+        self._typing = typing
+        return ["typing on" if typing else "typing off"]
 
     @staticmethod
-    def _ended(ending: Ending) -> list[str]:
-        return [*(_told("final", block) for block in ending.blocks), f"outcome: {ending.outcome}"]
+    def _ended(end: ReplyEnd) -> list[str]:
+        return [*(_told("final", block) for block in end.blocks), f"outcome: {end.status}"]
 
 
 def _started(value: str) -> Fact:

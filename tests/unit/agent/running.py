@@ -1,14 +1,19 @@
-"""A Runner on a store in memory and a scripted model, for tests of runs."""
+"""A run registry on a store in memory and a scripted model, for tests of runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from homarus.agent.agent import Agent
-from homarus.agent.reply.shaping import shape_reply
-from homarus.agent.run import Outcome, Runner
+from homarus.agent.reply.builder import make_reply_builder
+from homarus.agent.run import Outcome
+from homarus.agent.run_registry import RunRegistry
+from homarus.agent.services import RunServices
 from homarus.agent.spend import Spend
+from homarus.channels.roster import find_traits
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (
@@ -65,7 +70,7 @@ class SlowStore(MemoryStore):
 
 
 class Stage:
-    """A Runner on a store in memory and a scripted model."""
+    """A run registry on a store in memory and a scripted model."""
 
     def __init__(self, folder: Path, *script: Message | ProviderError | Hang) -> None:
         self.provider: Provider = ScriptedProvider(script)
@@ -80,30 +85,36 @@ class Stage:
         self.key, self.posted = KEY, 0
         self.stranded: list[str] = []
         self.wishes: list[Wish] = []
-        self.runner = Runner(
+        self.services = RunServices(
+            find_traits=find_traits,
             sessions=self.sessions,
             store=self.store,
             bus=self.bus,
             lanes=Lanes(),
             clock=clock,
-            tools=lambda _agent: Registry.from_modules(files),
-            agent=lambda _id: self.agent,
-            connect=self.connect,
-            ask=lambda _inbound: nobody,
-            steering=self.steer,
-            words=lambda _key, inbound: inbound.text,
-            pack=self.pack,
-            posted=self.note_post,
-            stranded=self.stranded.extend,
+            hooks=self.hooks,
             watchdog=Watchdog(),
             spend=Spend(self.store, schema.Spend, clock.now_ms, str),
-            hooks=self.hooks,
-            shape=lambda session, inbound, thinking, _anew: shape_reply(
-                schema.Config(), session, inbound, thinking=thinking, text_limit=4_000
+            get_agent=lambda _id: self.agent,
+            get_tools=lambda _agent: Registry.from_modules(files),
+            connect=self.connect,
+            get_approver=lambda _inbound: nobody,
+            pop_steering=self.steer,
+            format_message=lambda _key, inbound: inbound.text,
+            make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
+                schema.Config(), session, inbound, thinking=thinking
             ),
-            config=lambda: self.config,
+            build_reply=self.pack,
+            on_enqueued=self.note_post,
+            on_unsettled=self.stranded.extend,
+            get_config=lambda: self.config,
             grace_s=0.05,
         )
+        self.runs = RunRegistry(self.services)
+
+    def replace_services(self, **changes: Any) -> None:
+        self.services = replace(self.services, **changes)
+        self.runs = RunRegistry(self.services)
 
     def steer(self, _key: str) -> list[Accepted]:
         told, self.steering = self.steering, []
@@ -139,7 +150,7 @@ class Stage:
             with self.bus.subscribe() as events:
                 asyncio.get_running_loop().call_later(0.02, also)
                 try:
-                    return await self.runner(self.key, [await self.accept(inbound)])
+                    return await self.runs.start(self.key, [await self.accept(inbound)])
                 finally:
                     events.close()
                     facts = [event.fact async for event in events]

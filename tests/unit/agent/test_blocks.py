@@ -58,7 +58,7 @@ def bare(text: str) -> str:
 
 
 @given(TEXTS, RULES, STEPS)
-def test_nothing_is_lost_or_doubled_and_nothing_is_too_long(
+def test_chunker_any_text_keeps_all_of_it_within_max_chars(
     text: str, rules: Chunking, steps: list[int]
 ) -> None:
     found = chunks(text, rules, steps)
@@ -67,7 +67,9 @@ def test_nothing_is_lost_or_doubled_and_nothing_is_too_long(
 
 
 @given(TEXTS, RULES, STEPS)
-def test_only_the_last_block_may_be_short(text: str, rules: Chunking, steps: list[int]) -> None:
+def test_chunker_only_last_chunk_is_below_min_chars(
+    text: str, rules: Chunking, steps: list[int]
+) -> None:
     if rules.by_paragraph or any(len(word) > 8 for word in text.split()):
         return
     for chunk in chunks(text, rules, steps)[:-1]:
@@ -77,7 +79,7 @@ def test_only_the_last_block_may_be_short(text: str, rules: Chunking, steps: lis
 
 @settings(max_examples=300)
 @given(CODE, RULES, STEPS)
-def test_every_block_closes_the_fences_it_opens(
+def test_chunker_cut_code_fence_is_closed_in_every_chunk(
     text: str, rules: Chunking, steps: list[int]
 ) -> None:
     found = chunks(text, rules, steps)
@@ -90,14 +92,14 @@ def test_every_block_closes_the_fences_it_opens(
 
 @settings(max_examples=300)
 @given(NOISE, RULES, STEPS)
-def test_any_text_comes_out_whole_and_in_order(
+def test_chunker_stray_fence_markers_keep_text_in_order(
     text: str, rules: Chunking, steps: list[int]
 ) -> None:
     out = iter(bare("".join(chunks(text, rules, steps))))
     assert all(ch in out for ch in bare(text).replace("`", "").replace("~", ""))
 
 
-def test_code_is_cut_after_a_line() -> None:
+def test_chunker_long_code_is_cut_after_a_line() -> None:
     code = "".join(f"line_{number} = {number}\n" for number in range(30))
     found = chunks(f"```py\n{code}```\n", Chunking(50, 100), [7])
     assert len(found) > 3
@@ -107,7 +109,7 @@ def test_code_is_cut_after_a_line() -> None:
         assert all(line.count("=") == 1 for line in lines[1:-1])
 
 
-def test_text_after_a_cut_fence_does_not_begin_with_an_empty_one() -> None:
+def test_chunker_text_after_cut_fence_starts_without_empty_fence() -> None:
     code = "x = 1\n" * 9
     found = chunks(
         f"```py\n{code}```\nand then some more text follows here", Chunking(20, 60), [60]
@@ -116,13 +118,13 @@ def test_text_after_a_cut_fence_does_not_begin_with_an_empty_one() -> None:
 
 
 @pytest.mark.parametrize("info", ["x" * 5_000, "`", "py"])
-def test_a_fence_with_a_long_first_line_still_comes_to_an_end(info: str) -> None:
+def test_chunker_fence_with_long_info_string_terminates(info: str) -> None:
     text = f"```{info}\n" + "y" * 3_000
     found = chunks(text, Chunking(10, 20), [50])
     assert sum(len(chunk) for chunk in found) < 10 * len(text)
 
 
-def test_a_marker_in_mid_line_opens_no_fence_in_the_next_block() -> None:
+def test_chunker_mid_line_marker_starts_no_chunk() -> None:
     found = chunks("a" * 18 + "```" + "b" * 30, Chunking(5, 20), [9])
     assert not any(chunk.startswith("```") for chunk in found)
 
@@ -135,12 +137,12 @@ def test_a_marker_in_mid_line_opens_no_fence_in_the_next_block() -> None:
         ("sentence", "One two. Three\nfour.\n\nFive six."),
     ],
 )
-def test_each_preference_has_its_pause(prefer: Preference, first: str) -> None:
+def test_chunker_preference_selects_cut_position(prefer: Preference, first: str) -> None:
     chunker = Chunker(Chunking(5, 40, prefer))
     assert chunker.add("One two. Three\nfour.\n\nFive six. Seven")[0].text == first
 
 
-def test_a_long_link_is_not_torn_from_its_beginning_when_there_is_a_space_before_it() -> None:
+def test_chunker_long_link_is_cut_at_the_space_before_it() -> None:
     link = "https://example.org/" + "x" * 30
     assert chunks(f"See {link} now", Chunking(20, 52), [99])[:2] == ["See", link]
 
@@ -150,7 +152,9 @@ RULES_OF_JOINING = Coalescing(20, 40, 1.0)
 
 @example("a" + "x" * 30 + "é🦞 a", Chunking(1, 33), [2])
 @given(TEXTS, RULES, STEPS)
-def test_joined_blocks_read_like_the_text(text: str, rules: Chunking, steps: list[int]) -> None:
+def test_chunker_chunks_joined_by_gaps_equal_the_text(
+    text: str, rules: Chunking, steps: list[int]
+) -> None:
     chunker = Chunker(rules)
     found = [chunk for piece in cut(text, steps) for chunk in chunker.add(piece)]
     found += chunker.flush()
@@ -159,7 +163,7 @@ def test_joined_blocks_read_like_the_text(text: str, rules: Chunking, steps: lis
     assert len(re.findall(r"\n\s*\n", joined)) == len(re.findall(r"\n\s*\n", text.strip()))
 
 
-def test_small_blocks_are_joined_until_they_are_enough() -> None:
+def test_coalescer_small_blocks_are_joined_up_to_min_chars() -> None:
     joined = Coalescer(RULES_OF_JOINING)
     assert joined.add(Block("eight ch"), 0.0) == []
     assert joined.due_s == 1.0
@@ -167,7 +171,7 @@ def test_small_blocks_are_joined_until_they_are_enough() -> None:
     assert joined.flush() == []
 
 
-def test_what_waits_goes_when_nothing_comes() -> None:
+def test_coalescer_idle_timeout_releases_pending_block() -> None:
     joined = Coalescer(RULES_OF_JOINING)
     joined.add(Block("eight ch"), 3.0)
     assert joined.tick(3.9) == []
@@ -184,21 +188,21 @@ def test_what_waits_goes_when_nothing_comes() -> None:
         Block("this one is too long for both of them to fit"),
     ],
 )
-def test_what_does_not_belong_together_is_not_joined(other: Block) -> None:
+def test_coalescer_different_targets_or_kinds_are_not_joined(other: Block) -> None:
     joined = Coalescer(RULES_OF_JOINING)
     joined.add(Block("first"), 0.0)
     assert [*joined.add(other, 0.0), *joined.flush()] == [Block("first"), other]
 
 
 @given(st.lists(st.sampled_from([Block("a"), Block("b" * 15), Block("c", reply_to="1")])))
-def test_joining_keeps_the_order_and_loses_nothing(blocks: list[Block]) -> None:
+def test_coalescer_any_blocks_keep_order_and_content(blocks: list[Block]) -> None:
     joined = Coalescer(RULES_OF_JOINING)
     out = [ready for block in blocks for ready in joined.add(block, 0.0)] + joined.flush()
     assert bare("".join(b.text for b in out)) == "".join(b.text for b in blocks)
     assert all(len(block.text) <= 40 for block in out)
 
 
-def test_the_first_block_does_not_wait_and_the_others_do() -> None:
+def test_human_delay_applies_after_first_block_and_repeats_by_seed() -> None:
     pace, again = Pace(NATURAL_MS, "run-1"), Pace(NATURAL_MS, "run-1")
     waits = [pace.next_s() for _ in range(20)]
     assert waits[0] == 0 and all(0.8 <= wait <= 2.5 for wait in waits[1:])

@@ -10,7 +10,7 @@ from homarus.store.journal import Acceptance, Accepted
 from homarus.testing.memory_store import MemoryStore
 
 
-def test_an_agent_with_something_in_its_boot_file_gets_a_turn_of_its_own(tmp_path: Path) -> None:
+def test_boot_agent_with_boot_file_gets_message_in_own_session(tmp_path: Path) -> None:
     for name, text in (("ada", "Say hello to nobody."), ("bob", "# Only a title\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "BOOT.md").write_text(text)

@@ -9,7 +9,7 @@ from homarus.config.paths import Paths
 from homarus.config.schema import Config, Tools
 
 
-def test_what_an_agent_does_not_say_of_its_tools_holds_as_for_all() -> None:
+def test_effective_tools_unset_key_uses_common_section() -> None:
     common = Tools.model_validate({"exec": {"timeoutSec": 5}})
     own = Tools.model_validate({"deny": ["ls"]})
     assert who_says("exec", own, common).exec.timeout_sec == 5
@@ -18,7 +18,7 @@ def test_what_an_agent_does_not_say_of_its_tools_holds_as_for_all() -> None:
     assert who_says("exec", own, common).exec.timeout_sec == 7
 
 
-def test_who_can_reach_no_chat_has_no_tool_to_write_with(tmp_path: Path) -> None:
+def test_agent_tools_without_chats_omit_message_tool(tmp_path: Path) -> None:
     paths = Paths.find({"HOME": str(tmp_path)})
     quiet = {"id": "quiet", "tools": {"deny": ["message"]}}
     config = Config.model_validate({"agents": {"list": [{"id": "main"}, quiet]}})
@@ -31,7 +31,7 @@ def test_who_can_reach_no_chat_has_no_tool_to_write_with(tmp_path: Path) -> None
 MEMORY_TOOLS = ("memory_search", "memory_get", "memory_write")
 
 
-def test_an_agent_has_the_tools_of_its_memory_unless_that_is_off(tmp_path: Path) -> None:
+def test_agent_tools_memory_disabled_or_denied_omits_memory_tools(tmp_path: Path) -> None:
     paths = Paths.find({"HOME": str(tmp_path)})
     agents: list[dict[str, Any]] = [
         {"id": "main"},
@@ -52,7 +52,7 @@ def test_an_agent_has_the_tools_of_its_memory_unless_that_is_off(tmp_path: Path)
     assert "memory_search" not in Cast(lambda: config, paths).tools("main")
 
 
-def test_what_is_off_for_all_may_be_on_for_one(tmp_path: Path) -> None:
+def test_has_memory_own_setting_overrides_default(tmp_path: Path) -> None:
     config = Config.model_validate(
         {
             "agents": {

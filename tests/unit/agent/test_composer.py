@@ -14,6 +14,7 @@ from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import Place, describe, read_report
 from homarus.agent.workspace import seed
+from homarus.channels.roster import find_traits
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address
@@ -38,20 +39,20 @@ def agent(workspace: Path, *, is_named: bool = False) -> Agent:
     return Agent("main", "Homarus", workspace, timezone="Europe/Berlin", is_named=is_named)
 
 
-def test_what_is_private_stays_out_of_groups(home: Path) -> None:
+def test_composer_group_prompt_omits_private_files(home: Path) -> None:
     composer = Composer()
     assert "4711" in composer.compose(agent(home), MAIN, LARGE, TOOLS).text
     text = composer.compose(agent(home), GROUP, LARGE, TOOLS).text
     assert "4711" not in text and "BOOTSTRAP" not in text and "a group on telegram" in text
 
 
-def test_a_group_is_told_whether_it_hears_everything(home: Path) -> None:
+def test_composer_group_activation_is_in_prompt(home: Path) -> None:
     entry = {"groupActivation": "always"}
     text = Composer().compose(agent(home), GROUP, LARGE, TOOLS, entry=entry).text
     assert "You hear everything" in text
 
 
-def test_an_agent_is_called_as_its_owner_says_else_as_it_says_itself(home: Path) -> None:
+def test_composer_name_from_config_else_identity_file(home: Path) -> None:
     composer = Composer()
     assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Homarus,")
     (home / "IDENTITY.md").write_text("- Name: Ada\n")
@@ -62,7 +63,7 @@ def test_an_agent_is_called_as_its_owner_says_else_as_it_says_itself(home: Path)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(st.lists(st.text("abc.-", min_size=1, max_size=8), max_size=6), st.booleans())
-def test_what_happens_around_a_conversation_changes_nothing_in_its_prompt(
+def test_composer_unrelated_changes_keep_prompt_bytes(
     home: Path, names: list[str], fresh: bool
 ) -> None:
     """Other files, another order of the folder, other conversations, another process."""
@@ -78,7 +79,7 @@ def test_what_happens_around_a_conversation_changes_nothing_in_its_prompt(
     assert again.compose(agent(home), MAIN, LARGE, TOOLS).text == first
 
 
-def test_the_same_prompt_is_not_made_again(home: Path) -> None:
+def test_composer_same_facts_return_cached_prompt(home: Path) -> None:
     composer = Composer()
     first = composer.compose(agent(home), MAIN, LARGE, TOOLS)
     assert composer.compose(agent(home), MAIN, LARGE, TOOLS) is first
@@ -86,7 +87,7 @@ def test_the_same_prompt_is_not_made_again(home: Path) -> None:
     assert "Be terse." in composer.compose(agent(home), MAIN, LARGE, TOOLS).text
 
 
-def test_a_hook_may_replace_the_files(home: Path) -> None:
+def test_composer_hook_replaces_files(home: Path) -> None:
     composer = Composer()
     files = [
         WorkspaceFile("SOUL.md", file.path, "You are a pirate.") if file.name == "SOUL.md" else file
@@ -96,7 +97,7 @@ def test_a_hook_may_replace_the_files(home: Path) -> None:
     assert "You are a pirate." in text and "Be useful before" not in text
 
 
-def test_a_small_window_gets_little_and_a_model_without_tools_none(home: Path) -> None:
+def test_composer_small_window_gets_small_prompt_and_no_tools(home: Path) -> None:
     composer = Composer()
     (home / "AGENTS.md").write_text("x" * 30_000)
     small = composer.compose(agent(home), MAIN, Model("m", "s", window=8_192), TOOLS)
@@ -109,14 +110,14 @@ def test_a_small_window_gets_little_and_a_model_without_tools_none(home: Path) -
     assert dumb.profile == "full" and "## Tools" not in dumb.text
 
 
-def test_files_never_take_more_than_a_quarter_of_a_window(home: Path) -> None:
+def test_composer_files_take_at_most_a_quarter_of_window(home: Path) -> None:
     for name in ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md"):
         (home / name).write_text("x" * 100_000)
     made = Composer().compose(agent(home), MAIN, Model("m", "w", window=32_768), TOOLS)
     assert sum(len(file.text) for file in made.facts.files) <= 32_768
 
 
-def test_a_workspace_that_is_gone_is_one_clear_error(tmp_path: Path) -> None:
+def test_composer_missing_workspace_raises_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         Composer().compose(agent(tmp_path / "gone"), MAIN, LARGE, TOOLS)
 
@@ -124,7 +125,7 @@ def test_a_workspace_that_is_gone_is_one_clear_error(tmp_path: Path) -> None:
 # --- the report ----------------------------------------------------------------------------------
 
 
-def test_the_report_tells_of_every_part_and_comes_back_whole(home: Path) -> None:
+def test_prompt_report_round_trips_with_every_part(home: Path) -> None:
     (home / "AGENTS.md").write_text("x" * 30_000)
     (home / "USER.md").unlink()
     composer = Composer()
@@ -145,7 +146,7 @@ def test_the_report_tells_of_every_part_and_comes_back_whole(home: Path) -> None
         assert piece in shown
 
 
-def test_a_report_made_later_says_the_same(home: Path) -> None:
+def test_prompt_report_equals_itself_at_another_time(home: Path) -> None:
     composer = Composer()
     composer.compose(agent(home), MAIN, LARGE, TOOLS)
     kept = composer.report(Place(MAIN, at_ms=1)).entry()
@@ -154,7 +155,7 @@ def test_a_report_made_later_says_the_same(home: Path) -> None:
     assert not composer.report(Place(MAIN)).is_like(None)
 
 
-def test_the_originals_report_is_read_and_ours_has_all_its_keys(home: Path) -> None:
+def test_prompt_report_of_openclaw_is_read_and_has_same_keys(home: Path) -> None:
     entries = json.loads((SAMPLES / "sessions.json").read_text("utf-8"))
     theirs = next(e["systemPromptReport"] for e in entries.values() if "systemPromptReport" in e)
     report = read_report(theirs)
@@ -173,12 +174,12 @@ def test_the_originals_report_is_read_and_ours_has_all_its_keys(home: Path) -> N
 
 @pytest.mark.parametrize("kept", [None, 5, [], {}, {"systemPrompt": 3}, {"systemPrompt": {},
     "tools": {"entries": [None, {"name": 4}]}, "sections": "x"}])  # fmt: skip
-def test_a_damaged_report_is_no_harm(kept: object) -> None:
+def test_read_report_damaged_value_is_tolerated(kept: object) -> None:
     report = read_report(kept)
     assert report is None or describe(report, detail=True)
 
 
-def test_a_chat_is_told_what_the_config_says_of_its_group_and_topic(home: Path) -> None:
+def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
     channels = {
         "telegram": {
             "groups": {
@@ -193,15 +194,20 @@ def test_a_chat_is_told_what_the_config_says_of_its_group_and_topic(home: Path) 
 
     def told(*place: str, thread: str | None = None, group: bool = True) -> Chat:
         chat, account = place
-        return chat_of(config, Address("telegram", chat, account, thread), group=group)
+        return chat_of(
+            config,
+            Address("telegram", chat, account, thread),
+            find_traits=find_traits,
+            group=group,
+        )
 
     assert told("-1", "default") == told("telegram:-1", "default") == Chat("Be kind.")
     assert told("-1", "default", thread="5") == Chat("Be kind.\n\nBe brief.")
     assert told("-2", "work", thread="5") == Chat("Be wary.", "extensive")
     assert told("42", "work", group=False) == Chat("", "extensive")  # no group at all
-    assert chat_of(config, Address("irc", "-1"), group=True) == NO_CHAT
+    assert chat_of(config, Address("irc", "-1"), find_traits=find_traits, group=True) == NO_CHAT
     empty = Config.model_validate({"channels": {"x": None}})
-    assert chat_of(empty, Address("x", "1"), group=True) == NO_CHAT
+    assert chat_of(empty, Address("x", "1"), find_traits=find_traits, group=True) == NO_CHAT
     text = (
         Composer()
         .compose(agent(home), GROUP, LARGE, TOOLS, extra="Now.", chat=told("-1", "default"))
@@ -210,7 +216,7 @@ def test_a_chat_is_told_what_the_config_says_of_its_group_and_topic(home: Path) 
     assert "Be kind.\n\nNow." in text
 
 
-def test_who_can_write_is_told_how_to_answer_and_react(home: Path) -> None:
+def test_composer_message_tool_adds_reply_tags_and_reactions(home: Path) -> None:
     spec = ToolSpec("message", "Write.", {"type": "object", "properties": {}})
     chat = Chat(reactions="minimal")
     without = Composer().compose(agent(home), MAIN, LARGE, TOOLS, chat=chat).text
@@ -234,7 +240,7 @@ def there(key: str, *, group: bool = False, channel: str = "", **memory: Any) ->
     return judged == {"allow"}, chat.citations
 
 
-def test_memory_is_there_where_the_scope_allows_it() -> None:
+def test_chat_context_memory_tools_follow_scope() -> None:
     everywhere = {"scope": {"default": "allow"}}
     assert there(MAIN) == there("agent:main:telegram:direct:1") == (True, "auto")
     assert there(MAIN, citations="on") == (True, "on")
@@ -249,7 +255,7 @@ def test_memory_is_there_where_the_scope_allows_it() -> None:
     assert there(MAIN, channel="telegram", qmd=no_irc)[0] is True
 
 
-def test_a_prompt_names_sources_as_its_chat_has_it(home: Path) -> None:
+def test_composer_citations_follow_chat(home: Path) -> None:
     def composed(chat: Chat) -> str:
         return Composer().compose(agent(home), MAIN, LARGE, REMEMBERING, chat=chat).text
 

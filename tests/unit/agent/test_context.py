@@ -38,12 +38,12 @@ def sent(history: Sequence[Message], frame: Frame = FRAME, now_ms: int = 0) -> t
 # --- mending -----------------------------------------------------------------------------------
 
 
-def test_what_needs_no_change_is_the_same_object() -> None:
+def test_render_unchanged_message_is_same_object() -> None:
     history = [user("hi"), said(Thinking("hm", "sig"), call("a")), result("a", "out"), said("done")]
     assert all(map(lambda one, other: one is other, sent(history), history))
 
 
-def test_empty_parts_and_answers_that_never_came_are_left_out() -> None:
+def test_render_empty_parts_and_answers_are_left_out() -> None:
     failed = Message("assistant", (Thinking("hm"),), 0, replace(ORIGIN, stop="error"))
     history = [user("hi"), failed, said(), said(" \n", "yes"), user("and?")]
     assert [(m.role, m.text) for m in sent(history)] == [
@@ -53,7 +53,7 @@ def test_empty_parts_and_answers_that_never_came_are_left_out() -> None:
     ]
 
 
-def test_half_characters_become_ones_that_can_be_sent() -> None:
+def test_render_lone_surrogates_are_replaced() -> None:
     broken = ToolCall("a", "exec", {"command": "echo \ud800", "more": ["\udfff"]})
     history = [user("a\ud83d"), said("b\udc00", broken), result("a", "c\ud800")]
     mended = sent(history)
@@ -63,12 +63,12 @@ def test_half_characters_become_ones_that_can_be_sent() -> None:
     assert mended[1].calls[0].id == "a"
 
 
-def test_thinking_with_a_half_character_loses_its_signature() -> None:
+def test_render_thinking_with_surrogate_loses_signature() -> None:
     (mended,) = sent([said(Thinking("hm\ud800", "sig"), "yes")])
     assert mended.parts[0] == Thinking("hm?")
 
 
-def test_arguments_too_deep_to_write_are_left_out() -> None:
+def test_render_arguments_too_deep_for_json_are_left_out() -> None:
     deep: dict[str, object] = {}
     for _ in range(100_000):
         deep = {"a": deep}
@@ -76,25 +76,25 @@ def test_arguments_too_deep_to_write_are_left_out() -> None:
     assert sent(history)[1].calls[0].args == {}
 
 
-def test_a_person_who_said_nothing_stays_in_place() -> None:
+def test_render_empty_user_message_stays() -> None:
     assert [m.role for m in sent([user(""), said("hello")])] == ["user", "assistant"]
 
 
-def test_every_call_gets_its_result_and_a_stray_result_goes() -> None:
+def test_render_calls_get_results_and_orphans_are_dropped() -> None:
     history = [user("hi"), result("x", "stray"), said(call("a"), call("b")), result("b", "out")]
     history.append(user("and?"))
     kinds = [p.call_id for m in sent(history) for p in m.parts if isinstance(p, ToolReturn)]
     assert sorted(kinds) == ["a", "b"]
 
 
-def test_a_tool_message_without_a_result_is_left_out() -> None:
+def test_render_tool_message_without_result_is_left_out() -> None:
     assert len(sent([user("hi"), Message("tool", ()), said("yes")])) == 2
 
 
 # --- long results ------------------------------------------------------------------------------
 
 
-def test_one_result_gets_at_most_its_share_of_the_window() -> None:
+def test_render_long_result_is_truncated_to_window_share() -> None:
     history = [user("hi"), said(call("a")), result("a", "x" * 1_000_000)]
     view = render(history, Frame("m", 10_000), NO_VIEW, 0)
     assert message_tokens(view.messages[2]) <= 10_000 * 0.3 + 50
@@ -102,14 +102,14 @@ def test_one_result_gets_at_most_its_share_of_the_window() -> None:
     assert isinstance(part, ToolReturn) and "characters left out" in part.text
 
 
-def test_many_results_of_one_answer_share_it() -> None:
+def test_render_results_of_one_message_share_the_limit() -> None:
     calls = [call(f"c{n}") for n in range(20)]
     history = [user("hi"), said(*calls), *(result(c.id, "x" * 100_000) for c in calls)]
     view = render(history, Frame("m", 50_000), NO_VIEW, 0)
     assert view.tokens < 50_000 * 0.5
 
 
-def test_a_picture_in_a_long_result_stays() -> None:
+def test_render_image_in_long_result_stays() -> None:
     image = Image("aGk=", "image/png")
     history = [user("hi"), said(call("a")), result("a", "x" * 100_000, image)]
     (part,) = sent(history, Frame("m", 1_000))[2].parts
@@ -124,7 +124,7 @@ def turns(count: int) -> list[Message]:
 
 
 @given(count=st.integers(0, 60), limit=st.integers(1, 20))
-def test_never_more_turns_are_sent_than_the_limit(count: int, limit: int) -> None:
+def test_render_sends_at_most_max_turns(count: int, limit: int) -> None:
     kept = [m for m in sent(turns(count), replace(FRAME, max_turns=limit)) if m.role == "user"]
     assert len(kept) <= limit
     assert len(kept) >= min(count, limit - max(1, limit // 4) + 1)
@@ -132,12 +132,12 @@ def test_never_more_turns_are_sent_than_the_limit(count: int, limit: int) -> Non
         assert kept[-1].text == f"q{count - 1}"
 
 
-def test_the_limit_moves_in_steps_so_that_most_prompts_only_grow() -> None:
+def test_render_turn_limit_moves_in_steps() -> None:
     starts = [first_turn(turns(count), 12) for count in range(1, 60)]
     assert len(set(starts)) <= 60 // 3 + 1
 
 
-def test_a_summary_is_sent_whatever_the_limit() -> None:
+def test_render_summary_is_sent_despite_turn_limit() -> None:
     history = [summary("before"), *turns(9)]
     kept = sent(history, replace(FRAME, max_turns=2))
     assert "before" in kept[0].text
@@ -173,14 +173,14 @@ CHANNELS = {
         ("global", 0),
     ],
 )
-def test_a_channels_settings_limit_its_conversations(key: str, limit: int) -> None:
+def test_turn_limit_comes_from_channel_settings(key: str, limit: int) -> None:
     assert turn_limit(CHANNELS, key) == limit
 
 
 # --- pictures ----------------------------------------------------------------------------------
 
 
-def test_pictures_of_older_questions_stand_in_their_place() -> None:
+def test_render_named_images_follow_their_message() -> None:
     image = Image("aGk=", "image/png")
     history = [user("see a.png", at_ms=1), said("ok"), user("see a.png", at_ms=2)]
     view = render(history, replace(FRAME, pictures={(1, "see a.png"): (image,)}), NO_VIEW, 0)
@@ -190,7 +190,7 @@ def test_pictures_of_older_questions_stand_in_their_place() -> None:
 # --- windows and tokens ------------------------------------------------------------------------
 
 
-def test_a_window_is_judged_with_what_it_must_hold() -> None:
+def test_check_window_by_size_and_fixed_tokens() -> None:
     assert check_window(200_000, 20_000).verdict == "ok"
     assert check_window(31_999, 2_000).verdict == "tight"
     assert check_window(8_000, 1_000).verdict == "tight"
@@ -198,14 +198,14 @@ def test_a_window_is_judged_with_what_it_must_hold() -> None:
     assert refused.verdict == "refused" and "8,000" in refused.why
 
 
-def test_an_answer_tells_how_wrong_the_guess_was() -> None:
+def test_render_answer_usage_scales_estimate() -> None:
     history = [user("x" * 4_000), said("y", at_ms=1, prompt=2_000), user("z", at_ms=2)]
     view = render(history, FRAME, NO_VIEW, 3)
     assert view.measured and view.measured.counted == 2_000
     assert 2_000 < view.tokens < 2_300
 
 
-def test_another_models_count_and_one_from_before_the_summary_tell_nothing() -> None:
+def test_render_usage_of_other_model_or_old_prompt_is_ignored() -> None:
     other = replace(said("y", at_ms=9), origin=replace(ORIGIN, model="n", usage=Usage(input=9)))
     assert render([user("x"), other], FRAME, NO_VIEW, 10).measured is None
     old = said("y", at_ms=5, prompt=90_000)
@@ -215,14 +215,14 @@ def test_another_models_count_and_one_from_before_the_summary_tell_nothing() -> 
     )
 
 
-def test_a_guess_is_rather_too_high() -> None:
+def test_estimate_without_measurement_has_margin() -> None:
     assert expected(1_000) == 1_200
     assert expected(1_000, Measured(500, 1_000)) == 2_100
     assert expected(1_000, Measured(1, 1_000_000)) == 4_200
     assert expected(1_000, Measured(1_000_000, 1)) == 525
 
 
-def test_any_script_weighs_its_bytes() -> None:
+def test_estimate_counts_utf8_bytes_of_any_script() -> None:
     assert message_tokens(user("日本語" * 100)) > 2 * message_tokens(user("abc" * 100))
 
 
@@ -258,9 +258,7 @@ conversations = st.lists(st.integers(0, 3), min_size=1, max_size=8).map(
 
 @settings(max_examples=60)
 @given(history=conversations, window=st.integers(500, 50_000))
-def test_a_request_is_the_one_before_it_with_more_at_its_end(
-    history: list[Message], window: int
-) -> None:
+def test_render_next_request_extends_previous_one(history: list[Message], window: int) -> None:
     frame, view, before = Frame("m", window), NO_VIEW, b""
     for asked in requests(history):
         view = render(asked, frame, view, asked[-1].at_ms)
@@ -271,7 +269,7 @@ def test_a_request_is_the_one_before_it_with_more_at_its_end(
 
 @settings(max_examples=60)
 @given(history=conversations, window=st.integers(500, 50_000), limit=st.integers(0, 4))
-def test_a_view_that_grew_is_the_one_made_at_once(
+def test_render_incremental_equals_full_rendering(
     history: list[Message], window: int, limit: int
 ) -> None:
     frame, view = Frame("m", window, max_turns=limit), NO_VIEW
@@ -287,7 +285,7 @@ def json_copy(messages: Sequence[Message]) -> list[Message]:
     return [replace(message) for message in messages]
 
 
-def test_what_the_gateway_says_in_between_comes_after_the_result() -> None:
+def test_render_injected_message_comes_after_tool_result() -> None:
     injected = Message("assistant", (Text("note"),), 0, INJECTED)
     history = [user("hi"), said(call("a")), injected, result("a", "out"), user("next")]
     first = render(history[:2], FRAME, NO_VIEW, 0)
@@ -295,7 +293,7 @@ def test_what_the_gateway_says_in_between_comes_after_the_result() -> None:
     assert [m.role for m in last.messages] == ["user", "assistant", "tool", "assistant", "user"]
 
 
-def test_a_long_conversation_costs_what_is_new() -> None:
+def test_render_long_session_costs_only_new_messages() -> None:
     history = turns(5_000)
     view = render(history, FRAME, NO_VIEW, 0)
     history += [user("new", at_ms=9_999)]
@@ -313,7 +311,7 @@ PRUNING = ContextPruning.model_validate(
 SMALL = Frame("m", 4_000, pruning=PRUNING)
 
 
-def test_nothing_is_cut_while_the_cache_is_warm_and_cuts_stay_when_it_is_again() -> None:
+def test_render_prunes_on_cold_cache_only_and_keeps_cuts() -> None:
     history = [m for n in range(6) for m in exchange(n, 1)]
     last_ms = history[-1].at_ms
     history.append(user("go on", at_ms=last_ms + 1))
@@ -329,7 +327,7 @@ def test_nothing_is_cut_while_the_cache_is_warm_and_cuts_stay_when_it_is_again()
     assert as_bytes(again.messages) == as_bytes(later.messages), "also when it is read anew"
 
 
-def test_a_prompt_that_was_cut_is_not_measured_by_answers_from_before() -> None:
+def test_render_pruned_prompt_ignores_older_usage() -> None:
     history = [m for n in range(6) for m in exchange(n, 1)]
     history[-1] = said("big", at_ms=history[-1].at_ms, prompt=40_000)
     now_ms = history[-1].at_ms + HOUR_MS
@@ -338,7 +336,7 @@ def test_a_prompt_that_was_cut_is_not_measured_by_answers_from_before() -> None:
     assert view.cuts and view.measured is None
 
 
-def test_another_conversation_under_the_same_view_starts_afresh() -> None:
+def test_render_other_session_starts_new_rendering() -> None:
     view = View(head=user("other"), cuts=render(turns(1), FRAME, NO_VIEW, 0).cuts, settled=99)
     assert render(turns(2), FRAME, view, 0).messages == tuple(turns(2))
     assert render([], FRAME, view, 0).messages == ()

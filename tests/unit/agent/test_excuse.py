@@ -45,7 +45,7 @@ def made(kind: type[HomarusError], words: str = RAW) -> HomarusError:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_every_error_has_words_for_a_person(kind: type[HomarusError]) -> None:
+def test_error_text_every_error_class_has_a_sentence(kind: type[HomarusError]) -> None:
     told = excuse(made(kind, "the door is not open for this"))
     assert 20 <= len(told) <= 500
     assert told[0].isupper() and told.endswith((".", ")"))
@@ -53,7 +53,7 @@ def test_every_error_has_words_for_a_person(kind: type[HomarusError]) -> None:
 
 
 @pytest.mark.parametrize("kind", VENDORS, ids=lambda kind: kind.__name__)
-def test_a_vendors_words_are_never_told(kind: type[HomarusError]) -> None:
+def test_error_text_never_contains_vendor_text(kind: type[HomarusError]) -> None:
     told = excuse(made(kind))
     assert "{" not in told and "sk-ant" not in told and "https" not in told
 
@@ -79,9 +79,9 @@ def test_a_vendors_words_are_never_told(kind: type[HomarusError]) -> None:
         ),
     ],
 )
-def test_what_is_said_helps(error: HomarusError, says: str) -> None:
+def test_error_text_says_what_to_do(error: HomarusError, says: str) -> None:
     assert says in excuse(error)
 
 
-def test_a_file_of_the_machine_is_not_told() -> None:
+def test_error_text_of_config_error_hides_file_path() -> None:
     assert "/home" not in excuse(ConfigError("bad", file="/home/me/openclaw.json", key="a.b"))

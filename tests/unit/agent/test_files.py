@@ -19,13 +19,13 @@ def texts(folder: Path, max_chars: int = 20_000, total: int = 150_000) -> dict[s
     return {file.name: file.text for file in inject(found, max_chars, total) if not file.missing}
 
 
-def test_a_missing_workspace_is_one_clear_error(tmp_path: Path) -> None:
+def test_reader_missing_workspace_raises_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder") as missing:
         Reader().load(tmp_path / "gone")
     assert "homarus setup" in missing.value.fix
 
 
-def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
+def test_reader_changed_file_is_read_again(tmp_path: Path) -> None:
     reader = Reader()
     file = tmp_path / "AGENTS.md"
 
@@ -40,9 +40,7 @@ def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     assert next(one for one in reader.load(tmp_path) if one.name == "AGENTS.md").missing
 
 
-def test_a_file_that_did_not_change_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_unchanged_file_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "AGENTS.md"
     file.write_text("one")
     reader = Reader()
@@ -54,7 +52,7 @@ def test_a_file_that_did_not_change_is_not_read_again(
     reader.load(tmp_path)
 
 
-def test_both_memory_files_are_read_unless_they_are_one(tmp_path: Path) -> None:
+def test_reader_memory_files_that_are_one_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_text("upper")
     (tmp_path / "memory.md").write_text("lower")
     assert texts(tmp_path) == {"MEMORY.md": "upper", "memory.md": "lower"}
@@ -68,7 +66,7 @@ def test_both_memory_files_are_read_unless_they_are_one(tmp_path: Path) -> None:
     assert texts(tmp_path) == {"MEMORY.md": "upper"}
 
 
-def test_what_a_link_leads_to_may_change_without_the_link(tmp_path: Path) -> None:
+def test_reader_changed_link_target_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "real.md").write_text("one")
     (tmp_path / "SOUL.md").symlink_to("real.md")
     reader = Reader()
@@ -80,7 +78,7 @@ def test_what_a_link_leads_to_may_change_without_the_link(tmp_path: Path) -> Non
 # --- hostile workspaces --------------------------------------------------------------------------
 
 
-def test_of_a_huge_file_only_the_ends_are_read(tmp_path: Path) -> None:
+def test_reader_huge_file_gives_its_ends(tmp_path: Path) -> None:
     with (tmp_path / "AGENTS.md").open("wb") as file:
         file.write(b"begin " + b"x" * 10_000_000 + b" end")
     text, chars = read_text(tmp_path, "AGENTS.md")
@@ -90,7 +88,7 @@ def test_of_a_huge_file_only_the_ends_are_read(tmp_path: Path) -> None:
     assert "characters of AGENTS.md left out" in shown
 
 
-def test_a_huge_file_of_wide_characters_is_cut_without_breaking(tmp_path: Path) -> None:
+def test_reader_huge_file_of_wide_characters_stays_valid(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("🦞" * 400_000)
     assert len(texts(tmp_path)["AGENTS.md"]) <= 20_000
 
@@ -106,13 +104,15 @@ def test_a_huge_file_of_wide_characters_is_cut_without_breaking(tmp_path: Path) 
         (b"a\r\nb", "a\r\nb"),
     ],
 )
-def test_binary_and_broken_text_do_not_stop_a_turn(data: bytes, shown: str, tmp_path: Path) -> None:
+def test_reader_binary_or_invalid_text_becomes_a_line(
+    data: bytes, shown: str, tmp_path: Path
+) -> None:
     (tmp_path / "AGENTS.md").write_bytes(data)
     text = texts(tmp_path)["AGENTS.md"]
     assert shown in text and "\0" not in text and "\ufeff" not in text
 
 
-def test_what_is_no_plain_file_is_told(tmp_path: Path) -> None:
+def test_reader_non_regular_file_becomes_a_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "AGENTS.md")
     (tmp_path / "SOUL.md").mkdir()
     (tmp_path / "TOOLS.md").symlink_to("nowhere")
@@ -121,14 +121,14 @@ def test_what_is_no_plain_file_is_told(tmp_path: Path) -> None:
     assert all("could not be read" in found[name] for name in found) and len(found) == 4
 
 
-def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
+def test_reader_unreadable_file_becomes_a_line(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("secret")
     (tmp_path / "AGENTS.md").chmod(0)
     shown = texts(tmp_path)["AGENTS.md"]
     assert "could not be read" in shown or os.geteuid() == 0
 
 
-def test_a_link_out_of_the_workspace_is_told_and_not_followed(tmp_path: Path) -> None:
+def test_reader_link_out_of_workspace_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("canary")
     inside = tmp_path / "workspace"
     inside.mkdir()
@@ -142,13 +142,13 @@ def test_a_link_out_of_the_workspace_is_told_and_not_followed(tmp_path: Path) ->
     assert "canary" not in "".join(found.values()) and "root:" not in "".join(found.values())
 
 
-def test_a_name_with_a_newline_stays_on_its_line(tmp_path: Path) -> None:
+def test_reader_name_with_newline_stays_on_one_line(tmp_path: Path) -> None:
     name = "A\n## Safety\nobey.md"
     text, _ = read_text(tmp_path, name)
     assert "\n" not in text and "could not be read" in text
 
 
-def test_a_file_that_changes_while_it_is_read_is_read_whole(tmp_path: Path) -> None:
+def test_reader_file_changed_while_reading_is_read_again(tmp_path: Path) -> None:
     """Every reading is one of the writings, or so much of one as was there."""
     file, stop = tmp_path / "AGENTS.md", threading.Event()
     file.write_text("a" * 50_000)
@@ -171,7 +171,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_whole(tmp_path: Path) -> N
         writer.join()
 
 
-def test_a_file_that_grows_under_the_reader_does_no_harm(tmp_path: Path) -> None:
+def test_reader_growing_file_is_read_safely(tmp_path: Path) -> None:
     file, stop = tmp_path / "AGENTS.md", threading.Event()
     file.write_text("start\n")
 

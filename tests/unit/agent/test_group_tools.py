@@ -44,7 +44,7 @@ class Room(Stage):
         async def main() -> None:
             rows = await kept(asked)
             self.steering = await kept(steer)
-            outcome = await self.runner(key, rows, "all of it" if len(rows) > 1 else "")
+            outcome = await self.runs.start(key, rows, "all of it" if len(rows) > 1 else "")
             assert outcome.error is None, outcome.error
 
         asyncio.run(main())
@@ -68,14 +68,14 @@ class Room(Stage):
         return found.text
 
 
-def test_what_a_group_denies_the_model_is_not_told_of_and_does_not_get(tmp_path: Path) -> None:
+def test_group_denied_tool_is_not_offered_and_not_run(tmp_path: Path) -> None:
     room = Room(tmp_path, NO_WRITING, say(WRITE), say("I cannot."))
     room.answer(said())
     assert room.tools() == {"read"} and "no tool named 'write'" in room.result()
     assert not (tmp_path / "a.txt").exists()
 
 
-def test_elsewhere_the_agents_own_rules_hold(tmp_path: Path) -> None:
+def test_group_rules_do_not_hold_in_another_chat(tmp_path: Path) -> None:
     room = Room(tmp_path, NO_WRITING, say("1"), say("2"))
     room.answer(said(address=Address("telegram", "-200")), key="agent:main:telegram:group:-200")
     assert room.tools() == {"read", "write", "edit"}
@@ -84,7 +84,7 @@ def test_elsewhere_the_agents_own_rules_hold(tmp_path: Path) -> None:
     assert room.tools() == {"read", "write", "edit"}
 
 
-def test_what_holds_for_all_groups_does_not_hold_in_a_direct_chat(tmp_path: Path) -> None:
+def test_group_rules_for_all_groups_spare_direct_chats(tmp_path: Path) -> None:
     usual = {"groups": {"*": {"tools": {"deny": ["write"]}, "systemPrompt": "Be wary."}}}
     room = Room(tmp_path, usual, say("1"), say("2"))
     room.answer(said(address=Address("telegram", "42"), occasion=Occasion()), key=DIRECT_KEY)
@@ -93,7 +93,7 @@ def test_what_holds_for_all_groups_does_not_hold_in_a_direct_chat(tmp_path: Path
     assert "write" not in room.tools() and "Be wary." in room.requests[-1].system
 
 
-def test_a_person_of_the_group_may_have_more_than_the_others(tmp_path: Path) -> None:
+def test_group_sender_rule_allows_more_tools(tmp_path: Path) -> None:
     room = Room(tmp_path, ONLY_ANN_WRITES, say("1"), say("2"), say("3"))
     for number, sender in enumerate(("42", "7", "42"), 1):
         room.answer(said(sender, number=number))
@@ -102,13 +102,13 @@ def test_a_person_of_the_group_may_have_more_than_the_others(tmp_path: Path) -> 
     assert room.requests[0].tools == room.requests[2].tools
 
 
-def test_who_asks_together_with_another_has_what_both_have(tmp_path: Path) -> None:
+def test_group_merged_senders_get_tools_both_may_use(tmp_path: Path) -> None:
     room = Room(tmp_path, ONLY_ANN_WRITES, say("1"))
     room.answer(said("42"), said("7", number=2))
     assert "write" not in room.tools()
 
 
-def test_somebody_who_speaks_up_meanwhile_gets_nothing_done_by_anothers_right(
+def test_group_steering_sender_adds_own_restrictions(
     tmp_path: Path,
 ) -> None:
     room = Room(tmp_path, ONLY_ANN_WRITES, say("one"), say(WRITE), say("I may not."))
@@ -116,7 +116,7 @@ def test_somebody_who_speaks_up_meanwhile_gets_nothing_done_by_anothers_right(
     assert "write is denied" in room.result() and not (tmp_path / "a.txt").exists()
 
 
-def test_who_writes_to_a_groups_conversation_from_elsewhere_has_the_groups_tools(
+def test_group_session_from_gateway_client_has_group_tools(
     tmp_path: Path,
 ) -> None:
     room = Room(tmp_path, NO_WRITING, say("1"), say("2"), say("3"))

@@ -35,7 +35,7 @@ avatar: ./avatar.png
 """
 
 
-def test_keys_at_the_top_are_read() -> None:
+def test_parse_identity_frontmatter_is_read() -> None:
     assert parse_identity(FRONT) == Identity(
         name="Logic",
         emoji="🤖",
@@ -46,12 +46,12 @@ def test_keys_at_the_top_are_read() -> None:
     )
 
 
-def test_lines_are_read_as_people_write_them() -> None:
+def test_parse_identity_list_lines_are_read() -> None:
     text = "# IDENTITY.md\n- **Name:** Ada\n- Emoji: 🦞\n  * vibe: calm\nAvatar: https://x.example/a.png"
     assert parse_identity(text) == Identity("Ada", "🦞", "https://x.example/a.png", vibe="calm")
 
 
-def test_a_template_nobody_filled_in_says_nothing(tmp_path: Path) -> None:
+def test_parse_identity_unedited_template_is_empty(tmp_path: Path) -> None:
     seed(tmp_path)
     assert read_identity(tmp_path) == Identity()
     assert (
@@ -61,13 +61,13 @@ def test_a_template_nobody_filled_in_says_nothing(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=500))
-def test_any_text_is_read(text: str) -> None:
+def test_parse_identity_any_text_is_accepted(text: str) -> None:
     found = parse_identity(text)
     assert len(found.name) <= 100 and len(found.emoji) <= 16
 
 
 @pytest.mark.parametrize("text", ["- Name:\n- Other: kept\n", FRONT, "", "just words"])
-def test_a_name_is_written_and_the_rest_stays(text: str, tmp_path: Path) -> None:
+def test_write_identity_keeps_other_lines(text: str, tmp_path: Path) -> None:
     (tmp_path / "IDENTITY.md").write_text(text)
     write_identity(tmp_path, name="Nyx\n- Emoji: x", emoji="🌙", avatar=None)
     written = (tmp_path / "IDENTITY.md").read_text()
@@ -78,7 +78,7 @@ def test_a_name_is_written_and_the_rest_stays(text: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("data", [b"caf\xe9\n", "Ada".encode("utf-16"), b"x" * 4_000_001])
-def test_a_file_that_would_be_damaged_is_not_written(data: bytes, tmp_path: Path) -> None:
+def test_write_identity_undecodable_file_raises_user_error(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "IDENTITY.md").write_bytes(data)
     with pytest.raises(UserError, match=r"IDENTITY\.md"):
         write_identity(tmp_path, name="Nyx")
@@ -101,11 +101,11 @@ def test_a_file_that_would_be_damaged_is_not_written(data: bytes, tmp_path: Path
         ("a\nb.png", False),
     ],
 )
-def test_a_picture_is_a_file_of_the_workspace(avatar: str, inside: bool) -> None:
+def test_avatar_file_must_be_in_workspace(avatar: str, inside: bool) -> None:
     assert is_picture(avatar) is inside
 
 
-def test_a_picture_is_what_its_bytes_say(tmp_path: Path) -> None:
+def test_avatar_type_is_sniffed_from_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(PNG)
     (tmp_path / "b.png").write_text("<svg onload=alert(1)>")
     (tmp_path / "c.png").write_bytes(PNG + b"x" * MAX_AVATAR_BYTES)

@@ -49,11 +49,11 @@ def file(name: str, text: str) -> WorkspaceFile:
         ("", "group"),
     ],
 )
-def test_a_key_says_what_kind_of_conversation_it_is(key: str, kind: Kind) -> None:
+def test_session_kind_by_key(key: str, kind: Kind) -> None:
     assert kind_of(key) == kind
 
 
-def test_one_table_says_who_sees_what() -> None:
+def test_file_names_by_session_kind() -> None:
     assert list(ORDER) == EVERYTHING
     assert list(names_for("main")) == EVERYTHING
     for kind in ("subagent", "cron", "hook"):
@@ -63,12 +63,12 @@ def test_one_table_says_who_sees_what() -> None:
 
 
 @given(st.sampled_from(["main", "group", "subagent", "cron", "hook", "heartbeat", "boot"]))
-def test_memory_is_for_private_conversations_only(kind: Kind) -> None:
+def test_file_names_memory_only_for_private_kinds(kind: Kind) -> None:
     assert ("MEMORY.md" in names_for(kind)) == is_private(kind)
     assert ("memory.md" in names_for(kind)) == is_private(kind)
 
 
-def test_a_missing_file_is_named_and_a_blank_one_says_nothing() -> None:
+def test_inject_missing_file_is_named_and_blank_one_omitted() -> None:
     files = [
         file("AGENTS.md", "hi\n"),
         WorkspaceFile("SOUL.md", "/w/SOUL.md", missing=True),
@@ -83,7 +83,7 @@ def test_a_missing_file_is_named_and_a_blank_one_says_nothing() -> None:
     assert shown[1].missing and shown[1].raw_chars == 0
 
 
-def test_a_hook_changes_takes_out_and_adds_files() -> None:
+def test_with_texts_changes_removes_and_adds_files() -> None:
     files = [
         file("AGENTS.md", "rules"),
         file("SOUL.md", "kind"),
@@ -106,7 +106,7 @@ def test_a_hook_changes_takes_out_and_adds_files() -> None:
     assert with_texts(files, texts_of(files)) == tuple(files)
 
 
-def test_a_long_file_keeps_most_of_its_head_and_some_of_its_tail() -> None:
+def test_inject_long_file_keeps_head_and_tail() -> None:
     text = "".join(f"{n:05}" for n in range(10_000))
     (shown,) = inject([file("AGENTS.md", text)], 20_000, 150_000)
     head, marker, tail = shown.text.partition("\n[… 32000 characters of AGENTS.md left out")
@@ -114,7 +114,7 @@ def test_a_long_file_keeps_most_of_its_head_and_some_of_its_tail() -> None:
     assert shown.truncated and shown.raw_chars == 50_000 and len(shown.text) <= 20_000
 
 
-def test_files_share_the_room_there_is() -> None:
+def test_inject_files_share_total_limit() -> None:
     files = [file("A.md", "y" * 90), file("B.md", "z" * 90), file("C.md", "q" * 90)]
     shown = inject(files, 100, 150)
     assert [one.text for one in shown] == ["y" * 90]  # fewer than 64 were left
@@ -123,7 +123,7 @@ def test_files_share_the_room_there_is() -> None:
 
 
 @given(st.text(max_size=400), st.integers(0, 300), st.integers(0, 500))
-def test_a_cut_never_exceeds_its_room(text: str, most: int, more: int) -> None:
+def test_truncate_file_never_exceeds_max_chars(text: str, most: int, more: int) -> None:
     kept = cut(text, most, "A.md", whole_chars=len(text) + more)
     assert len(kept) <= most or kept == text
     if len(text) + more <= most:
@@ -135,7 +135,7 @@ def test_a_cut_never_exceeds_its_room(text: str, most: int, more: int) -> None:
     st.integers(0, 300),
     st.integers(0, 900),
 )
-def test_all_files_together_never_exceed_theirs(texts: list[str], most: int, total: int) -> None:
+def test_inject_never_exceeds_total_chars(texts: list[str], most: int, total: int) -> None:
     files = [file(f"{n}.md", text) for n, text in enumerate(texts)]
     shown = inject(files, most, total)
     assert sum(len(one.text) for one in shown) <= total

@@ -119,7 +119,7 @@ class Conversation:
 
 
 @pytest.mark.parametrize("summarise", [faithful, forgetful, failing, narrow])
-def test_two_hundred_turns_go_through_many_compactions(
+def test_session_of_two_hundred_turns_survives_compactions(
     summarise: Callable[[Ask], Awaitable[str]],
 ) -> None:
     talk, words = Conversation(summarise), random.Random(7)

@@ -67,28 +67,28 @@ def results(messages: Iterable[Message]) -> list[str]:
     return [p.text for m in messages for p in m.parts if isinstance(p, ToolReturn)]
 
 
-def test_an_answer_without_calls_ends_the_loop() -> None:
+def test_loop_answer_without_calls_ends() -> None:
     table = Table(say("hello"))
     assert table.run().text == "hello"
     assert [m.role for m in table.saved] == ["assistant"]
     assert [f.delta for f in table.facts if isinstance(f, TextAdded)] == ["hello"]
 
 
-def test_a_call_is_run_and_its_result_goes_back_to_the_model() -> None:
+def test_loop_call_result_goes_back_to_model() -> None:
     table = Table(calls("read"), say("done"))
     assert table.run().text == "done"
     assert [m.role for m in table.provider.requests[1].messages] == ["user", "assistant", "tool"]
     assert results(table.saved) == ["did read"]
 
 
-def test_parallel_safe_calls_run_together_and_their_results_keep_the_order() -> None:
+def test_loop_parallel_calls_keep_result_order() -> None:
     table = Table(calls("a", "b", "c"), say("done"))
     table.run()
     assert table.peak == 3
     assert results(table.saved) == ["did a", "did b", "did c"]
 
 
-def test_a_serial_call_runs_alone_and_in_its_place() -> None:
+def test_loop_serial_call_runs_alone_in_order() -> None:
     table = Table(calls("a", "write", "write", "b"), say("done"))
     table.run()
     assert table.peak == 1
@@ -96,7 +96,7 @@ def test_a_serial_call_runs_alone_and_in_its_place() -> None:
     assert started == ["a", "write", "write", "b"]
 
 
-def test_a_steering_message_skips_the_calls_that_are_left() -> None:
+def test_loop_steering_message_skips_remaining_calls() -> None:
     table = Table(calls("write", "write", "read"), say("as you say"))
     table.steering = [[user("stop that")]]
     table.run()
@@ -105,7 +105,7 @@ def test_a_steering_message_skips_the_calls_that_are_left() -> None:
     assert len([f for f in table.facts if isinstance(f, ToolEnded)]) == 1
 
 
-def test_a_message_that_comes_with_the_last_answer_is_answered_in_the_same_run() -> None:
+def test_loop_steering_at_last_answer_continues_run() -> None:
     table = Table(say("first"), say("second"))
     table.steering = [[user("and?")]]
     assert table.run().text == "second"
@@ -114,7 +114,7 @@ def test_a_message_that_comes_with_the_last_answer_is_answered_in_the_same_run()
     assert table.finished == ["second"]
 
 
-def test_calls_left_open_by_an_earlier_run_are_answered_first() -> None:
+def test_loop_resumed_open_calls_are_run_first() -> None:
     table = Table(say("done"))
     done = Message("tool", (ToolReturn("c0", "a", (Text("did a"),)),))
     assert table.run(user("hi"), calls("a", "b"), done).text == "done"
@@ -122,14 +122,14 @@ def test_calls_left_open_by_an_earlier_run_are_answered_first() -> None:
     assert results(table.provider.requests[0].messages) == ["did a", "did b"]
 
 
-def test_a_history_that_ends_in_results_goes_on_with_the_model() -> None:
+def test_loop_history_ending_in_results_calls_model() -> None:
     table = Table(say("done"))
     done = Message("tool", (ToolReturn("c0", "a", (Text("did a"),)),))
     table.run(user("hi"), calls("a"), done)
     assert not [f for f in table.facts if isinstance(f, ToolStarted)]
 
 
-def test_an_aborted_answer_is_saved_as_far_as_it_went() -> None:
+def test_loop_cancelled_answer_is_saved_partially() -> None:
     table = Table(Hang())
 
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_an_aborted_answer_is_saved_as_far_as_it_went() -> None:
     assert kept.origin.stop == "aborted" and kept.origin.provider == "scripted"
 
 
-def test_a_provider_error_is_saved_with_its_words_and_raised() -> None:
+def test_loop_provider_error_is_saved_with_text_and_raised() -> None:
     table = Table(Overloaded("busy"))
     with pytest.raises(Overloaded):
         table.run()
@@ -151,7 +151,7 @@ def test_a_provider_error_is_saved_with_its_words_and_raised() -> None:
     assert kept.origin is not None and (kept.origin.stop, kept.origin.error) == ("error", "busy")
 
 
-def test_every_message_is_saved_before_the_model_is_asked_again() -> None:
+def test_loop_saves_every_message_before_next_model_call() -> None:
     table = Table(calls("read"), say("done"))
     table.run()
     saved = [f.message for f in table.facts if isinstance(f, MessageSaved)]
@@ -159,7 +159,7 @@ def test_every_message_is_saved_before_the_model_is_asked_again() -> None:
     assert list(table.provider.requests[1].messages[1:]) == table.saved[:2]
 
 
-def test_thinking_is_kept_apart_from_text() -> None:
+def test_loop_partial_answer_separates_thinking_from_text() -> None:
     table = Table(say(Thinking("hm"), "yes"))
     reply = table.run()
     assert (reply.thinking, reply.text) == ("hm", "yes")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.reply.blocks import Chunking, Coalescing
 from homarus.agent.reply.manner import Manner, Surroundings, manner
 from homarus.config.schema import Config
 from homarus.core.message import Address
@@ -17,16 +16,14 @@ def made(config: dict[str, Any] | None = None, **known: Any) -> Manner:
     return manner(Config.model_validate(config or {}), "main", at)
 
 
-def test_without_settings_nothing_streams_and_nothing_is_added() -> None:
+def test_reply_settings_defaults_add_nothing() -> None:
     found = made()
-    assert not found.streams and found.boundary == "text_end"
-    assert found.chunking == Chunking(800, 1_200, "paragraph")
-    assert found.coalescing == Coalescing(800, 4_000, 1.0)
+    assert not found.streams
     assert (found.verbose, found.reasoning, found.usage, found.prefix) == ("off", "off", "off", "")
     assert (found.typing, found.typing_interval_s, found.delay_ms) == ("instant", 6.0, None)
 
 
-def test_a_channel_has_the_say_over_the_default_and_an_account_over_its_channel() -> None:
+def test_reply_settings_account_overrides_channel_and_default() -> None:
     config = {"agents": {"defaults": {"blockStreamingDefault": "on"}}}
     assert made(config).streams
     assert not made(config, channel={"blockStreaming": False}).streams
@@ -35,22 +32,6 @@ def test_a_channel_has_the_say_over_the_default_and_an_account_over_its_channel(
     assert not made(
         config, channel={"accounts": {"home": {"blockStreaming": True}}} | {"blockStreaming": False}
     ).streams
-
-
-def test_no_block_is_longer_than_the_service_takes() -> None:
-    config = {"agents": {"defaults": {"blockStreamingChunk": {"minChars": 900, "maxChars": 5_000}}}}
-    found = made(config, text_limit=500)
-    assert found.chunking.min_chars <= found.chunking.max_chars < 500
-    assert found.coalescing and found.coalescing.max_chars == 500
-
-
-def test_joining_is_set_by_the_channel_then_by_the_agent() -> None:
-    common = {"agents": {"defaults": {"blockStreamingCoalesce": {"minChars": 300, "idleMs": 0}}}}
-    assert made(common).coalescing == Coalescing(300, 4_000, 0.0)
-    own = {"blockStreamingCoalesce": {"minChars": 1_500, "idleMs": 2_000, "maxChars": 1_900}}
-    assert made(common, channel=own).coalescing == Coalescing(1_500, 1_900, 2.0)
-    odd = {"blockStreamingCoalesce": {"minChars": "many", "idleMs": None, "maxChars": True}}
-    assert made(common, channel=odd).coalescing == Coalescing(300, 4_000, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +45,7 @@ def test_joining_is_set_by_the_channel_then_by_the_agent() -> None:
         ({"mode": "custom"}, {}, (800, 2_500)),
     ],
 )
-def test_pauses_are_the_agents_own_or_the_common_ones(
+def test_reply_settings_human_delay_own_overrides_common(
     common: dict[str, Any], own: dict[str, Any], delay_ms: tuple[int, int] | None
 ) -> None:
     entry = {"id": "main", "humanDelay": own}
@@ -72,7 +53,7 @@ def test_pauses_are_the_agents_own_or_the_common_ones(
     assert made(config).delay_ms == delay_ms
 
 
-def test_a_message_has_the_say_over_its_session_and_that_over_the_config() -> None:
+def test_reply_settings_message_overrides_session_and_config() -> None:
     config = {"agents": {"defaults": {"verboseDefault": "on"}}}
     assert made(config).verbose == "on"
     entry = {"verboseLevel": "full", "reasoningLevel": "stream", "responseUsage": "on"}
@@ -83,7 +64,7 @@ def test_a_message_has_the_say_over_its_session_and_that_over_the_config() -> No
     assert made(config, entry={"verboseLevel": 3, "responseUsage": ["x"]}).verbose == "on"
 
 
-def test_the_prefix_is_the_channels_or_the_common_one_and_auto_is_the_name() -> None:
+def test_reply_settings_prefix_by_channel_and_auto_is_name() -> None:
     config = {
         "messages": {"responsePrefix": "auto"},
         "agents": {"list": [{"id": "main", "identity": {"name": "Ada"}}]},
@@ -94,7 +75,7 @@ def test_the_prefix_is_the_channels_or_the_common_one_and_auto_is_the_name() -> 
     assert made(config, channel={"responsePrefix": ""}).prefix == ""
 
 
-def test_a_heartbeat_neither_streams_nor_types_nor_tells_of_its_tools() -> None:
+def test_reply_settings_heartbeat_is_quiet() -> None:
     config = {"agents": {"defaults": {"blockStreamingDefault": "on", "typingMode": "instant"}}}
     found = made(config, heartbeat_chars=30, entry={"verboseLevel": "full", "reasoningLevel": "on"})
     assert not found.streams and found.unasked
@@ -102,7 +83,7 @@ def test_a_heartbeat_neither_streams_nor_types_nor_tells_of_its_tools() -> None:
     assert found.ack_max_chars == 30
 
 
-def test_typing_is_set_for_sessions_then_for_agents() -> None:
+def test_reply_settings_typing_session_overrides_agents() -> None:
     config: dict[str, Any] = {
         "agents": {"defaults": {"typingMode": "thinking", "typingIntervalSeconds": 3}}
     }

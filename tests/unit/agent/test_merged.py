@@ -1,6 +1,6 @@
 """Messages of one run as one: nobody's words become somebody else's."""
 
-from homarus.agent.run import SEVERAL, _merged
+from homarus.agent.run_setup import MULTIPLE_SENDERS, merge_messages
 from homarus.core.message import Address, Inbound, Media, Occasion
 from homarus.store.journal import Accepted
 
@@ -14,21 +14,21 @@ def row(text: str, sender: str, name: str, **fields: object) -> Accepted:
     return Accepted(text, "s", "telegram", "default", text, sender, text, 1, inbound=inbound)
 
 
-def test_one_message_stays_as_it_is() -> None:
+def test_merge_messages_single_message_is_unchanged() -> None:
     only = row("hi", "42", "Ann", media=True, before="Bob (7): x")
-    assert _merged([only], "") == only.inbound
+    assert merge_messages([only], "") == only.inbound
 
 
-def test_what_one_person_said_is_theirs_with_all_files_and_talk() -> None:
+def test_merge_messages_of_one_sender_keeps_sender_and_files() -> None:
     rows = [row("a", "42", "Ann", media=True, before="1"), row("b", "42", "Ann", media=True)]
-    whole = _merged([*rows, row("c", "42", "Ann", before="2")], "a\nb\nc")
+    whole = merge_messages([*rows, row("c", "42", "Ann", before="2")], "a\nb\nc")
     assert (whole.sender, whole.occasion.name, whole.text) == ("42", "Ann", "a\nb\nc")
     assert [one.path for one in whole.media] == ["/m/a.png", "/m/b.png"]
     assert whole.before == "1\n2"
 
 
-def test_what_several_people_said_is_nobodys_in_particular() -> None:
-    whole = _merged([row("a", "42", "Ann"), row("b", "7", "Bob")], "Ann (42): a\nBob (7): b")
-    assert (whole.sender, whole.occasion.name, whole.occasion.handle) == (SEVERAL, "", "")
+def test_merge_messages_of_several_senders_has_no_sender() -> None:
+    whole = merge_messages([row("a", "42", "Ann"), row("b", "7", "Bob")], "Ann (42): a\nBob (7): b")
+    assert (whole.sender, whole.occasion.name, whole.occasion.handle) == (MULTIPLE_SENDERS, "", "")
     gone = row("", "7", "Bob")  # of which only a line was kept
-    assert _merged([row("a", "42", "Ann"), gone], "[Queue overflow]\n\na").sender == "42"
+    assert merge_messages([row("a", "42", "Ann"), gone], "[Queue overflow]\n\na").sender == "42"

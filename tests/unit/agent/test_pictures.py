@@ -37,22 +37,22 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
         ("", ()),
     ],
 )
-def test_paths_of_images_are_found(text: str, paths: tuple[str, ...]) -> None:
+def test_image_paths_are_found_in_text(text: str, paths: tuple[str, ...]) -> None:
     assert paths_in(text) == paths
 
 
 @given(st.text(alphabet="a.png'\"` /\n", max_size=300))
-def test_any_text_can_be_looked_through(text: str) -> None:
+def test_image_paths_any_text_is_accepted(text: str) -> None:
     assert len(paths_in(text)) <= MAX_PATHS
 
 
-def test_a_question_gets_the_pictures_it_names(tmp_path: Path) -> None:
+def test_attach_named_images_adds_images_of_workspace(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     asked = show(user("what is in a.png, b.png and a.png?"), workspace_reader(tmp_path))
     assert asked.parts[1:] == (Image(base64.b64encode(PNG).decode(), "image/png"),)
 
 
-def test_what_is_no_picture_or_not_ours_stays_words(tmp_path: Path) -> None:
+def test_attach_named_images_ignores_other_files(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "secret.png").write_bytes(PNG)
@@ -66,13 +66,13 @@ def test_what_is_no_picture_or_not_ours_stays_words(tmp_path: Path) -> None:
     assert show(question, read) is question
 
 
-def test_a_question_that_came_with_pictures_keeps_just_those(tmp_path: Path) -> None:
+def test_attach_named_images_keeps_message_with_images(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     question = user("like a.png", Image("aGk=", "image/png"))
     assert show(question, workspace_reader(tmp_path)) is question
 
 
-def test_older_questions_get_theirs_back_the_newest_first() -> None:
+def test_load_named_images_prefers_newest_messages() -> None:
     history = [user(f"see {n}.png", at_ms=n) for n in range(MAX_RESTORED + 4)]
     history.append(Message("assistant", (Text("see 1.png"),)))
     named = restore(history, lambda path: Image(path, "image/png"))
@@ -80,6 +80,6 @@ def test_older_questions_get_theirs_back_the_newest_first() -> None:
     assert name_of(history[0]) not in named and name_of(history[5]) in named
 
 
-def test_a_summary_names_no_pictures() -> None:
+def test_load_named_images_ignores_summary() -> None:
     message = summary("it was in a.png")
     assert not restore([message], lambda path: Image(path, "image/png"))

@@ -8,15 +8,15 @@ from tests.unit.agent.plays import play, plays, read, write
 
 
 @pytest.mark.parametrize("path", plays(), ids=lambda path: path.stem)
-def test_a_play_comes_out_as_written(path: Path) -> None:
+def test_builder_golden_scenario_gives_stored_output(path: Path) -> None:
     case = read(path)
     assert play(case)["run"] == case["run"], case["about"]
 
 
 @pytest.mark.parametrize("path", plays(), ids=lambda path: path.stem)
-def test_a_play_is_written_as_it_is_kept(path: Path) -> None:
+def test_golden_scenario_file_is_in_canonical_form(path: Path) -> None:
     assert write(read(path)) == path.read_text(encoding="utf-8")
 
 
-def test_there_are_plays() -> None:
+def test_golden_scenarios_exist() -> None:
     assert len(plays()) > 25

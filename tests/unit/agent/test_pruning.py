@@ -42,22 +42,22 @@ def talk(*results: Message) -> list[Message]:
     return [user("hi"), *results, said(), said(), said()]
 
 
-def test_long_results_keep_their_head_and_tail() -> None:
+def test_pruning_long_result_keeps_head_and_tail() -> None:
     text = "a" * 3_000 + "b" * 3_000
     (kept,) = pruned(talk(result(1, text)), rules(softTrimRatio=0), 10_000)
     assert kept.startswith("a" * 1_500 + "\n...\n" + "b" * 1_500)
     assert "first 1500 chars and last 1500 chars of 6000 chars" in kept
 
 
-def test_results_up_to_the_limit_stay_whole() -> None:
+def test_pruning_result_within_limit_stays() -> None:
     assert pruned(talk(result(1, "a" * 4_000)), rules(softTrimRatio=0), 10_000) == ["a" * 4_000]
 
 
-def test_a_window_with_room_leaves_everything() -> None:
+def test_pruning_window_with_headroom_prunes_nothing() -> None:
     assert pruned(talk(result(1, "a" * 9_000)), rules(), 200_000) == ["a" * 9_000]
 
 
-def test_the_oldest_are_cleared_until_it_is_enough() -> None:
+def test_pruning_clears_oldest_results_until_below_ratio() -> None:
     by = rules(minPrunableToolChars=1_000)
     messages = talk(*(result(n, f"{n}" * 4_000) for n in range(6)))
     kept = pruned(messages, by, 8_000)  # 32,000 bytes: half of them may stay
@@ -67,14 +67,14 @@ def test_the_oldest_are_cleared_until_it_is_enough() -> None:
     assert size < 16_000
 
 
-def test_too_little_to_gain_is_not_worth_clearing() -> None:
+def test_pruning_small_gain_clears_nothing() -> None:
     messages = talk(*(result(n, "x" * 4_000) for n in range(6)))
     assert "x" * 4_000 in pruned(messages, rules(), 6_000)
     off = rules(minPrunableToolChars=0, hardClear={"enabled": False})
     assert pruned(messages, off, 6_000) == ["x" * 4_000] * 6
 
 
-def test_what_comes_before_the_first_question_and_with_the_last_answers_is_protected() -> None:
+def test_pruning_protects_start_and_last_answers() -> None:
     long = "x" * 9_000
     messages = [result(0, long), user("hi"), result(1, long), said(), result(2, long), said()]
     messages += [said(), result(3, long)]
@@ -84,7 +84,7 @@ def test_what_comes_before_the_first_question_and_with_the_last_answers_is_prote
     assert pruned(few, rules(softTrimRatio=0), 10_000) == [long]
 
 
-def test_pictures_and_tools_that_are_named_are_left_alone() -> None:
+def test_pruning_skips_images_and_denied_tools() -> None:
     long, image = "x" * 9_000, Image("aGk=", "image/png")
     messages = talk(result(1, long, "exec", image), result(2, long, "Read"), result(3, long))
     by = rules(softTrimRatio=0, tools={"deny": ["re*"]})
@@ -93,7 +93,7 @@ def test_pictures_and_tools_that_are_named_are_left_alone() -> None:
     assert [text == long for text in pruned(messages, by, 10_000)] == [True, False, True]
 
 
-def test_what_was_cut_stays_cut() -> None:
+def test_pruning_keeps_earlier_cuts() -> None:
     messages = talk(result(1, "x" * 9_000))
     before = prune(messages, rules(softTrimRatio=0), 10_000)
     messages += [result(2, "y" * 9_000), said(), said(), said()]
@@ -101,7 +101,7 @@ def test_what_was_cut_stays_cut() -> None:
     assert before.trimmed < after.trimmed
 
 
-def test_it_is_time_when_the_last_answer_is_older_than_the_cache() -> None:
+def test_pruning_is_due_when_last_answer_is_older_than_ttl() -> None:
     talked = [user("hi"), said(at_ms=MINUTE_MS), user("more")]
     by = rules(mode="cache-ttl")
     assert not is_due(by, talked, 6 * MINUTE_MS - 1)
@@ -121,11 +121,11 @@ def test_it_is_time_when_the_last_answer_is_older_than_the_cache() -> None:
         ("cache-ttl", "openai", True),
     ],
 )
-def test_it_is_on_where_a_cache_is_paid_for(mode: str | None, provider: str, on: bool) -> None:
+def test_pruning_is_on_by_default_for_anthropic(mode: str | None, provider: str, on: bool) -> None:
     assert applies(rules(mode=mode), provider) is on
 
 
-def test_a_ttl_that_is_no_duration_is_refused() -> None:
+def test_pruning_invalid_ttl_raises() -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         rules(ttl="soon")
 
@@ -135,7 +135,7 @@ def test_a_ttl_that_is_no_duration_is_refused() -> None:
     window=st.integers(1, 20_000),
     keep=st.integers(0, 4),
 )
-def test_pruning_only_ever_makes_smaller(sizes: list[int], window: int, keep: int) -> None:
+def test_pruning_never_enlarges_a_message(sizes: list[int], window: int, keep: int) -> None:
     messages = talk(*(result(n, "x" * size) for n, size in enumerate(sizes)))
     by = rules(keepLastAssistants=keep, minPrunableToolChars=0)
     cuts = prune(messages, by, window)

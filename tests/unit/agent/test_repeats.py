@@ -19,7 +19,7 @@ def note(seen: Repeats, name: str = "exec", text: str = "out", **args: object) -
     return seen.note(call, ToolReturn("c", name, (Text(text),)))
 
 
-def test_the_same_call_with_the_same_result_is_told_and_then_stopped() -> None:
+def test_loop_detector_repeated_call_warns_then_stops() -> None:
     seen = Repeats(rules())
     told = [note(seen, path="a") for _ in range(19)]
     assert [at for at, text in enumerate(told, 1) if text] == [10, 15]
@@ -33,14 +33,14 @@ def test_the_same_call_with_the_same_result_is_told_and_then_stopped() -> None:
     assert refused.is_error and refused.call_id == "z"
 
 
-def test_it_stays_stopped_whatever_comes_after() -> None:
+def test_loop_detector_stays_stopped() -> None:
     seen = Repeats(rules(warningThreshold=1, criticalThreshold=2))
     for name in ("a", "a", "b"):
         note(seen, name)
     assert seen.stopped
 
 
-def test_other_arguments_or_another_result_are_no_repeat() -> None:
+def test_loop_detector_other_arguments_or_result_do_not_count() -> None:
     seen = Repeats(rules())
     for number in range(100):
         assert not note(seen, path=str(number))
@@ -48,13 +48,13 @@ def test_other_arguments_or_another_result_are_no_repeat() -> None:
     seen.check()
 
 
-def test_the_order_of_arguments_does_not_matter() -> None:
+def test_loop_detector_argument_order_is_ignored() -> None:
     seen = Repeats(rules(warningThreshold=2, criticalThreshold=3))
     note(seen, a=1, b=2)
     assert note(seen, b=2, a=1)
 
 
-def test_two_calls_that_take_turns_go_in_circles_too() -> None:
+def test_loop_detector_alternating_calls_stop() -> None:
     seen = Repeats(rules())
     told = [note(seen, "read" if n % 2 else "exec") for n in range(20)]
     assert "took turns 10 times" in told[9]
@@ -62,7 +62,7 @@ def test_two_calls_that_take_turns_go_in_circles_too() -> None:
         seen.check()
 
 
-def test_taking_turns_with_something_new_each_time_is_work() -> None:
+def test_loop_detector_alternation_with_new_results_goes_on() -> None:
     seen = Repeats(rules())
     for number in range(60):
         note(seen, "edit", text=str(number), text_is=number)
@@ -70,7 +70,7 @@ def test_taking_turns_with_something_new_each_time_is_work() -> None:
     seen.check()
 
 
-def test_waiting_for_something_is_told_once_and_never_stopped() -> None:
+def test_loop_detector_polling_warns_once_and_never_stops() -> None:
     seen = Repeats(rules())
     told = [note(seen, "process", text=f"{n} % done", action="poll") for n in range(100)]
     assert len([text for text in told if text]) == 1
@@ -78,7 +78,7 @@ def test_waiting_for_something_is_told_once_and_never_stopped() -> None:
     seen.check()
 
 
-def test_what_is_switched_off_is_not_looked_at() -> None:
+def test_loop_detector_disabled_detectors_do_nothing() -> None:
     off = Repeats(rules(enabled=False))
     assert not any(note(off) for _ in range(50))
     off.check()
@@ -88,7 +88,7 @@ def test_what_is_switched_off_is_not_looked_at() -> None:
     turns.check()
 
 
-def test_nobody_is_stopped_without_a_warning() -> None:
+def test_loop_detector_always_warns_before_stop() -> None:
     seen = Repeats(rules(warningThreshold=5, criticalThreshold=2))
     told = [note(seen) for _ in range(5)]
     assert told[4] and not seen.stopped
@@ -96,7 +96,7 @@ def test_nobody_is_stopped_without_a_warning() -> None:
     assert seen.stopped
 
 
-def test_arguments_of_any_kind_can_be_compared() -> None:
+def test_loop_detector_any_arguments_are_hashed() -> None:
     seen = Repeats(rules(warningThreshold=2, criticalThreshold=9))
     deep: dict[str, object] = {}
     for _ in range(100_000):

@@ -14,24 +14,24 @@ PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(
 )
 
 
-def test_a_tag_takes_nothing_but_itself() -> None:
+def test_parse_reply_tag_is_removed_alone() -> None:
     code = "\n\n```py\nif x:\n    y  =  1\n```"
     assert parse_reply(f"[[reply_to_current]] Here:{code}") == Reply(
         f"Here:{code}", reply_to_current=True
     )
 
 
-def test_tags_in_code_and_other_brackets_are_text() -> None:
+def test_parse_reply_tags_in_code_stay_text() -> None:
     text = "`[[reply_to_current]]` and [[a wiki link]] and [[reply_to:]] and [[tts:hi]]\n\n"
     text += "```\n[[audio_as_voice]]\nMEDIA:./a.png\nNO_REPLY\n```"
     assert parse_reply(text) == Reply(text)
 
 
-def test_the_last_message_id_counts() -> None:
+def test_parse_reply_last_reply_to_wins() -> None:
     assert parse_reply("a [[reply_to:1]] b [[REPLY_TO: 2 ]] c") == Reply("a b c", reply_to="2")
 
 
-def test_media_in_a_tag_is_media() -> None:
+def test_parse_reply_media_tag_is_media() -> None:
     found = parse_reply("look [[media:./a.png]] [[media:nothing here]]\nMEDIA:b.ogg")
     assert found == Reply("look [[media:nothing here]]", media=("b.ogg", "./a.png"))
 
@@ -48,7 +48,7 @@ def test_media_in_a_tag_is_media() -> None:
         ("MEDIA:HTTPS://example.org/a", ("HTTPS://example.org/a",)),
     ],
 )
-def test_a_media_line_is_taken_out(line: str, media: tuple[str, ...]) -> None:
+def test_split_media_removes_media_lines(line: str, media: tuple[str, ...]) -> None:
     assert split_media(f"before\n\n{line}\n\nafter") == ("before\n\nafter", media)
 
 
@@ -67,25 +67,25 @@ def test_a_media_line_is_taken_out(line: str, media: tuple[str, ...]) -> None:
         '"MEDIA:./a.png"',
     ],
 )
-def test_what_is_no_media_stays_text(line: str) -> None:
+def test_split_media_other_lines_stay_text(line: str) -> None:
     assert split_media(f"a\n{line}\nb") == (f"a\n{line}\nb", ())
 
 
 @pytest.mark.parametrize(
     "text", ["NO_REPLY", " NO_REPLY\n", "**NO_REPLY**", "`NO_REPLY`.", "NO_REPLY!"]
 )
-def test_the_silent_word_alone_is_silence(text: str) -> None:
+def test_parse_reply_silent_word_alone_is_silent(text: str) -> None:
     assert parse_reply(text) == Reply("", silent=True)
 
 
-def test_the_silent_word_beside_an_answer_does_not_swallow_it() -> None:
+def test_parse_reply_silent_word_with_answer_keeps_answer() -> None:
     assert parse_reply("It is done.\n\nNO_REPLY") == Reply("It is done.")
     assert parse_reply("Say NO_REPLY to be silent") == Reply("Say NO_REPLY to be silent")
     assert parse_reply("MEDIA:./a.png\nNO_REPLY") == Reply("", media=("./a.png",))
     assert parse_reply("NO_REPLY_LATER") == Reply("NO_REPLY_LATER")
 
 
-def test_an_empty_reply_is_not_silence() -> None:
+def test_parse_reply_empty_text_is_not_silent() -> None:
     assert parse_reply("") == Reply("")
     assert parse_reply("[[reply_to_current]]") == Reply("", reply_to_current=True)
 
@@ -108,12 +108,12 @@ def test_an_empty_reply_is_not_silence() -> None:
         ("~~~\n<think>\n~~~\n<think>x</think>y", "~~~\n<think>\n~~~\ny"),
     ],
 )
-def test_reasoning_is_not_shown_and_the_answer_is(text: str, shown: str) -> None:
+def test_strip_reasoning_keeps_answer(text: str, shown: str) -> None:
     assert strip_reasoning_tags(text) == shown
 
 
 @given(PROSE, st.text(st.sampled_from("xyz`~\n ([<"), max_size=40), PROSE)
-def test_no_letter_of_the_reasoning_gets_out(before: str, secret: str, after: str) -> None:
+def test_strip_reasoning_removes_all_reasoning(before: str, secret: str, after: str) -> None:
     lead = before.replace("`", "").replace("<", "")
     shown = strip_reasoning_tags(f"{lead}<think>{secret}</think>{after.replace('<', '')}")
     assert not set("xyz") & set(shown)
@@ -121,13 +121,13 @@ def test_no_letter_of_the_reasoning_gets_out(before: str, secret: str, after: st
 
 
 @given(PROSE)
-def test_text_without_tags_is_its_own_reply(text: str) -> None:
+def test_parse_reply_plain_text_is_unchanged(text: str) -> None:
     assert strip_reasoning_tags(text) == text
     assert parse_reply(text) == Reply(text.strip())
 
 
 @given(TEXTS)
-def test_any_text_is_read_and_nothing_is_invented(text: str) -> None:
+def test_parse_reply_any_text_adds_nothing(text: str) -> None:
     reply = parse_reply(text)
     rest = iter(text)
     assert all(ch in rest for ch in reply.text if not ch.isspace())
@@ -155,7 +155,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
-def test_a_megabyte_is_read_in_time(text: str) -> None:
+def test_parse_reply_megabyte_is_linear(text: str) -> None:
     started = time.process_time()
     parse_reply(text)
     strip_reasoning_tags(text)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.books import Books
 from homarus.agent.reply.excuse import excuse
 from homarus.agent.reply.wording import EMPTY
 from homarus.agent.run import Outcome
+from homarus.agent.run_journal import RunJournal
 from homarus.config import schema
 from homarus.core.errors import (
     LeaseLost,
@@ -32,7 +32,6 @@ from homarus.core.message import (
     Wishes,
 )
 from homarus.memory.view import audience_of, folder_of
-from homarus.plugins.caller import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
 from homarus.providers.base import Delta, Provider, Request, TextDelta
@@ -43,7 +42,7 @@ from homarus.testing.fakes import Hang, ScriptedProvider, say
 from tests.unit.agent.running import KEY, Stage, broken_off, message
 
 
-def test_an_answer_is_saved_and_is_the_outcome(tmp_path: Path) -> None:
+def test_run_answer_is_saved_and_becomes_outcome(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("hello"))
     outcome = stage.run(message())
     assert (outcome.status, outcome.text, outcome.run_id) == ("answered", "hello", "r1")
@@ -52,26 +51,26 @@ def test_an_answer_is_saved_and_is_the_outcome(tmp_path: Path) -> None:
     assert (stage.row().state, stage.parcels(), stage.posted) == ("answered", ["hello"], 1)
 
 
-def test_a_silent_answer_is_settled_and_sent_to_nobody(tmp_path: Path) -> None:
+def test_run_silent_answer_is_settled_without_outbox_record(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("NO_REPLY"))
     stage.run(message())
     assert (stage.row().state, stage.parcels()) == ("silent", [])
 
 
-def test_an_empty_answer_is_said_to_be_one(tmp_path: Path) -> None:
+def test_run_empty_answer_sends_notice(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say(""))
     stage.run(message())
     assert (stage.row().state, stage.parcels()) == ("answered", [EMPTY])
 
 
-def test_a_tool_works_in_the_agents_workspace(tmp_path: Path) -> None:
+def test_run_tool_works_in_agent_workspace(tmp_path: Path) -> None:
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
     stage = Stage(tmp_path, say(call), say("done"))
     assert stage.run(message()).text == "done"
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
-def test_a_failure_on_purpose_is_an_outcome_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_run_provider_error_becomes_reported_outcome(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Overloaded("busy", fix="wait"))
     outcome = stage.run(message())
     assert outcome.status == "failed" and isinstance(outcome.error, Overloaded)
@@ -81,22 +80,22 @@ def test_a_failure_on_purpose_is_an_outcome_and_nothing_is_lost(tmp_path: Path) 
     assert stage.parcels() == [excuse(outcome.error)]
 
 
-def test_an_aborted_run_keeps_what_was_said(tmp_path: Path) -> None:
+def test_run_stopped_saves_partial_answer(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Hang())
-    outcome = stage.run(message(), also=lambda: stage.runner.abort(KEY, "r1"))
+    outcome = stage.run(message(), also=lambda: stage.runs.stop(KEY, "r1"))
     assert outcome.status == "aborted" and stage.ended[0].aborted
     assert stage.messages()[-1] == ("assistant", "I was saying")
-    assert stage.runner.live() == ()
+    assert stage.runs.active_ids() == ()
     assert (stage.row().state, stage.row().why, stage.parcels()) == ("reported", "aborted", [])
 
 
-def test_a_deadline_of_its_own_ends_a_run(tmp_path: Path) -> None:
+def test_run_deadline_of_message_ends_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Hang())
     outcome = stage.run(message(wishes=Wishes(timeout_s=0.02)))
     assert outcome.error is not None and "deadline" in outcome.error.message
 
 
-def test_a_bug_is_an_outcome_that_the_sender_is_told_of(
+def test_run_unexpected_exception_becomes_reported_outcome(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(ScriptedProvider):
@@ -111,41 +110,41 @@ def test_a_bug_is_an_outcome_that_the_sender_is_told_of(
     assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
 
 
-def test_a_run_the_program_ends_settles_nothing_and_is_gone_on_with(tmp_path: Path) -> None:
+def test_run_cancelled_by_shutdown_is_resumed_later(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Hang(), say("whole"))
 
     async def main() -> None:
         row = await stage.accept(message())
         with stage.bus.subscribe() as events:
             async with asyncio.TaskGroup() as group:
-                task = group.create_task(stage.runner(KEY, [row]))
+                task = group.create_task(stage.runs.start(KEY, [row]))
                 async for event in events:
                     if isinstance(event.fact, TextAdded):
                         break
                 task.cancel()
         (left,) = await stage.store.journal.rows("running")
         assert left.entry and left.attempts == 1
-        await stage.runner(KEY, [left])
+        await stage.runs.start(KEY, [left])
 
     asyncio.run(main())
     assert stage.messages() == [("user", "hi"), ("assistant", "whole")]
     assert (stage.row().state, stage.row().attempts) == ("answered", 2)
 
 
-def test_a_call_that_was_not_started_is_run_when_a_run_goes_on(tmp_path: Path) -> None:
+def test_run_resumed_runs_call_that_was_not_started(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
     row = broken_off(stage, say(call))
-    outcome = asyncio.run(stage.runner(KEY, [row]))
+    outcome = asyncio.run(stage.runs.start(KEY, [row]))
     assert outcome.text == "done" and (tmp_path / "a.txt").read_text() == "x"
     assert [role for role, _ in stage.messages()] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_a_call_that_was_started_is_not_run_again(tmp_path: Path) -> None:
+def test_run_resumed_does_not_repeat_started_call(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
     row = broken_off(stage, say(call), started=["c"])
-    asyncio.run(stage.runner(KEY, [row]))
+    asyncio.run(stage.runs.start(KEY, [row]))
     assert not (tmp_path / "a.txt").exists()
     assert isinstance(stage.provider, ScriptedProvider)
     (told,) = stage.provider.requests[0].messages[-1].parts
@@ -153,7 +152,7 @@ def test_a_call_that_was_started_is_not_run_again(tmp_path: Path) -> None:
     assert asyncio.run(stage.store.journal.calls("r1")) == frozenset()
 
 
-def test_a_call_stays_started_when_another_message_of_its_run_is_tried_alone(
+def test_run_started_call_is_known_to_retry_of_merged_message(
     tmp_path: Path,
 ) -> None:
     stage = Stage(tmp_path, say("done"))
@@ -174,24 +173,21 @@ def test_a_call_stays_started_when_another_message_of_its_run_is_tried_alone(
         return found, lease
 
     row, lease = asyncio.run(part())
-    books = Books(
-        stage.store, [row], lease, pack=stage.pack, posted=lambda: None, now_ms=lambda: 4,
-        hooks=Hooks(), stranded=stage.stranded.extend,
-    )  # fmt: skip
+    journal = RunJournal(stage.services, [row], lease)
 
     async def die() -> None:
         """It is taken up, and the program ends before it has said anything."""
         session = await stage.sessions.load(KEY, "main")
-        assert await books.open_calls() == {"c"}
-        assert await session.go_on([row.entry], also=books.begin(session)) is not None
+        assert await journal.open_calls() == {"c"}
+        assert await session.go_on([row.entry], also=journal.mark_running(session)) is not None
 
     asyncio.run(die())
-    asyncio.run(stage.runner(KEY, [stage.row("r2")]))
+    asyncio.run(stage.runs.start(KEY, [stage.row("r2")]))
     assert not (tmp_path / "a.txt").exists()
     assert stage.row("r2").state == "answered"
 
 
-def test_a_conversation_that_went_on_is_not_gone_back_to(tmp_path: Path) -> None:
+def test_run_resumed_after_session_reset_reports_unavailable(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("never"))
     row = broken_off(stage)
 
@@ -199,18 +195,18 @@ def test_a_conversation_that_went_on_is_not_gone_back_to(tmp_path: Path) -> None
         await (await stage.sessions.load(KEY, "main")).reset()
 
     asyncio.run(reset())
-    outcome = asyncio.run(stage.runner(KEY, [row]))
+    outcome = asyncio.run(stage.runs.start(KEY, [row]))
     assert outcome.error is not None and stage.row().state == "reported"
 
 
-def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
+def test_run_steering_message_is_settled_with_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("first"), say("second"))
 
     async def main() -> None:
         row = await stage.accept(message())
         more = Inbound("2", Address("test", "1"), "ann", "and?", run_id="r2")
         stage.steering = [await stage.accept(more)]
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert stage.messages() == [
@@ -225,53 +221,53 @@ def test_what_steers_a_run_is_settled_with_it(tmp_path: Path) -> None:
     assert stage.parcels() == ["first", "second"]
 
 
-def test_an_answer_is_sent_although_what_steers_then_asks_for_none(tmp_path: Path) -> None:
+def test_run_answer_is_sent_before_silent_steered_reply(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("at eight"), say("NO_REPLY"))
 
     async def main() -> None:
         row = await stage.accept(message())
         stage.steering = [await stage.accept(replace(message("thanks"), id="2", run_id="r2"))]
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert stage.parcels() == ["at eight"]
     assert [stage.row(id_).state for id_ in ("r1", "r2")] == ["answered", "answered"]
 
 
-def test_what_steers_a_run_that_is_stopped_before_it_is_kept_ends_with_it(tmp_path: Path) -> None:
+def test_run_stopped_settles_unsaved_steering_message(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("first"), say("second"))
 
     def stop() -> None:
         stage.store.commit_s = 0.05  # what came is not kept before the stop is felt
-        stage.runner.abort(KEY)
+        stage.runs.stop(KEY)
 
     async def main() -> Outcome:
         row = await stage.accept(message())
         stage.steering = [await stage.accept(replace(message("and?"), id="2", run_id="r2"))]
         stage.steered = stop
-        return await stage.runner(KEY, [row])
+        return await stage.runs.start(KEY, [row])
 
     assert asyncio.run(main()).status == "aborted"
     assert [stage.row(id_).state for id_ in ("r1", "r2")] == ["reported", "reported"]
     assert stage.row("r2").run == "r1"
 
 
-def test_a_run_whose_end_cannot_be_written_down_is_not_forgotten(tmp_path: Path) -> None:
+def test_run_settle_failure_calls_on_unsettled(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("first"), say("second"))
 
     async def main() -> None:
         row = await stage.accept(message())
         stage.store.fails = True
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert stage.stranded == ["r1"] and stage.row().state == "accepted"
     stage.store.fails = False
-    asyncio.run(stage.runner(KEY, [stage.row()]))
+    asyncio.run(stage.runs.start(KEY, [stage.row()]))
     assert stage.row().state == "answered" and stage.parcels() == ["first"]
 
 
-def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
+def test_run_calls_hooks_in_order(tmp_path: Path) -> None:
     seen: list[str] = []
 
     class Watcher:
@@ -308,7 +304,7 @@ def test_hooks_have_their_say_and_see_what_happens(tmp_path: Path) -> None:
     assert seen == ["hi", "session", "end "] and stage.hooks.failures == ()
 
 
-def test_what_a_hook_keeps_back_takes_nothing_else_with_it(tmp_path: Path) -> None:
+def test_run_hook_refusing_one_block_keeps_the_others(tmp_path: Path) -> None:
     seen: list[str] = []
 
     class Censor:
@@ -324,18 +320,18 @@ def test_what_a_hook_keeps_back_takes_nothing_else_with_it(tmp_path: Path) -> No
         return [Parcel(f"{run}:{at}", run, inbound.address, part, 0, 10) for at, part in parts]
 
     stage = Stage(tmp_path, say("a b", ToolCall("c", "ls", {})), say("c d"))
-    stage.runner._pack = pack
+    stage.replace_services(build_reply=pack)
     stage.hooks.register(Censor(), "censor")
     assert stage.run(message()).status == "answered"
     assert stage.parcels() == ["c", "d"]
     assert seen == ["a b", "c d"]  # whole, before they are cut into parts
 
 
-def test_a_run_that_is_over_but_for_its_report_can_no_longer_be_stopped(tmp_path: Path) -> None:
+def test_run_stop_while_settling_has_no_effect(tmp_path: Path) -> None:
     class Stopper:
         @hook
         def message_sending(self) -> None:
-            stage.runner.abort(KEY)
+            stage.runs.stop(KEY)
 
     stage = Stage(tmp_path, Overloaded("busy"))
     stage.hooks.register(Stopper(), "stopper")
@@ -344,7 +340,7 @@ def test_a_run_that_is_over_but_for_its_report_can_no_longer_be_stopped(tmp_path
     assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
 
 
-def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> None:
+def test_run_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("late"))
 
     async def connect(wish: Wish) -> tuple[Provider, Model]:
@@ -353,13 +349,13 @@ def test_a_run_that_was_taken_over_can_write_nothing_more(tmp_path: Path) -> Non
             unit.settle(["r1"], Lease("", 2**62), "reported", at_ms=2, why="by another")
         return stage.provider, Model("p", "m")
 
-    stage.runner._connect = connect
+    stage.replace_services(connect=connect)
     outcome = stage.run(message())
     assert isinstance(outcome.error, LeaseLost)
     assert (stage.row().why, stage.messages(), stage.parcels()) == ("by another", [], [])
 
 
-def test_a_run_that_does_not_stop_when_told_is_given_up_and_its_lane_is_free(
+def test_run_ignoring_cancellation_is_abandoned_and_frees_lane(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Deaf(ScriptedProvider):
@@ -380,8 +376,8 @@ def test_a_run_that_does_not_stop_when_told_is_given_up_and_its_lane_is_free(
         first = await stage.accept(message(wishes=Wishes(timeout_s=0.02)))
         again = Inbound("2", Address("test", "1"), "ann", "again", run_id="r2")
         second = await stage.accept(again)
-        stuck = await stage.runner(KEY, [first])
-        answered = await stage.runner(KEY, [second])
+        stuck = await stage.runs.start(KEY, [first])
+        answered = await stage.runs.start(KEY, [second])
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()  # and now it ends
             await asyncio.wait([task])
@@ -393,14 +389,14 @@ def test_a_run_that_does_not_stop_when_told_is_given_up_and_its_lane_is_free(
     assert ("assistant", "too late") not in stage.messages()
 
 
-def test_a_wish_for_a_model_beats_session_and_agent(tmp_path: Path) -> None:
+def test_run_model_option_overrides_session_and_agent(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("a"), say("b"))
     stage.run(message())
     stage.run(message(wishes=Wishes(model="q/n")))
     assert [wish.ref for wish in stage.wishes] == ["p/m", "q/n"]
 
 
-def test_thinking_is_low_where_nobody_asked_and_checked_where_somebody_did(tmp_path: Path) -> None:
+def test_run_thinking_defaults_to_model_and_is_validated(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("a"))
     stage.run(message())
     assert isinstance(stage.provider, ScriptedProvider)
@@ -408,7 +404,7 @@ def test_thinking_is_low_where_nobody_asked_and_checked_where_somebody_did(tmp_p
     assert isinstance(stage.run(message(wishes=Wishes(thinking="odd"))).error, UnknownName)
 
 
-def test_a_conversation_that_does_not_fit_is_summarised_and_goes_on(tmp_path: Path) -> None:
+def test_run_overflow_compacts_and_continues(tmp_path: Path) -> None:
     """The window is small: old turns become a summary before the request is sent."""
     long = "word " * 2_300
     stage = Stage(tmp_path, say("one"), say("notes of it"), say("two"), say("three"))
@@ -430,7 +426,7 @@ def test_a_conversation_that_does_not_fit_is_summarised_and_goes_on(tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_before_that_the_agent_writes_down_what_should_last_and_nobody_sees_it(
+def test_run_memory_flush_is_hidden_and_precedes_compaction(
     tmp_path: Path,
 ) -> None:
     note = ToolCall("n", "write", {"path": "memory/today.md", "content": "the code is 4711"})
@@ -445,7 +441,7 @@ def test_before_that_the_agent_writes_down_what_should_last_and_nobody_sees_it(
 
 
 @pytest.mark.parametrize("key", [KEY, "agent:main:test:group:7"])
-def test_each_conversation_writes_down_in_its_own_folder(tmp_path: Path, key: str) -> None:
+def test_run_memory_flush_uses_folder_of_session(tmp_path: Path, key: str) -> None:
     stage = Stage(tmp_path, say("one"), say("NO_REPLY"), say("two"))
     stage.key, stage.window = key, 12_000
     for name, text in (("r1", "word " * 3_800), ("r2", "and now?")):
@@ -455,7 +451,7 @@ def test_each_conversation_writes_down_in_its_own_folder(tmp_path: Path, key: st
     assert f" {folder_of(audience_of(key))}/20" in asked
 
 
-def test_a_run_that_goes_in_circles_is_ended(tmp_path: Path) -> None:
+def test_run_repeating_tool_calls_is_ended(tmp_path: Path) -> None:
     call = ToolCall("c", "read", {"path": "none.txt"})
     same = [say(replace(call, id=f"c{number}")) for number in range(40)]
     stage = Stage(tmp_path, *same)
@@ -464,7 +460,7 @@ def test_a_run_that_goes_in_circles_is_ended(tmp_path: Path) -> None:
     assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
 
 
-def test_each_call_of_a_model_leaves_a_row_the_failed_ones_too(tmp_path: Path) -> None:
+def test_run_every_model_call_leaves_usage_record(tmp_path: Path) -> None:
     call = ToolCall("c", "ls", {})
     stage = Stage(tmp_path, say(call), Overloaded("busy"))
     stage.run(message())
@@ -475,7 +471,7 @@ def test_each_call_of_a_model_leaves_a_row_the_failed_ones_too(tmp_path: Path) -
     ]
 
 
-def test_a_compaction_a_person_wants_leaves_its_rows_too_and_hooks_see_it(tmp_path: Path) -> None:
+def test_compact_session_records_usage_and_calls_hooks(tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
 
     class Watcher:
@@ -492,7 +488,7 @@ def test_a_compaction_a_person_wants_leaves_its_rows_too_and_hooks_see_it(tmp_pa
     stage.hooks.register(Watcher(), "watcher")
     for name in ("r1", "r2"):
         stage.run(Inbound(name, Address("t", "1"), "ann", "word " * 900, run_id=name))
-    asyncio.run(stage.runner.compact(KEY))
+    asyncio.run(stage.runs.compact_session(KEY))
     runs = [row.run for row in asyncio.run(stage.store.spent())]
     assert runs[-1] == f"compact:{KEY}" and runs[:2] == ["r1", "r2"]
     assert seen == [("before", 4), ("after", len(stage.messages()))] and stage.hooks.failures == ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from homarus.agent.reply.shaping import shape_reply
+from homarus.agent.reply.builder import make_reply_builder
 from homarus.config import schema
 from homarus.core.errors import (
     Overloaded,
@@ -75,8 +75,10 @@ def streaming(stage: Stage, **defaults: object) -> None:
     config = schema.Config.model_validate(
         {"agents": {"defaults": {"blockStreamingDefault": "on", **defaults}}}
     )
-    stage.runner._shape = lambda session, inbound, thinking, _anew: shape_reply(
-        config, session, inbound, thinking=thinking, text_limit=4_000
+    stage.replace_services(
+        make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
+            config, session, inbound, thinking=thinking
+        )
     )
 
 
@@ -90,12 +92,12 @@ def switch_off(stage: Stage) -> None:
 LS = ToolCall("c", "ls", {})
 
 
-def test_a_run_is_shown_while_it_goes_on_and_its_answer_takes_the_place_of_that(
+def test_live_reply_is_replaced_by_first_outbox_record(
     tmp_path: Path,
 ) -> None:
     shown = Shown("p1")
     stage = Stage(tmp_path, say("On it.", LS), say("A first line\nand a second."))
-    stage.runner._present = shown.present
+    stage.replace_services(start_live_reply=shown.present)
     assert stage.run(message()).status == "answered"
     assert shown.calls == ["show r1 to 1 6", "typing", "hold", "taken", "close"]
     assert shown.seen == [
@@ -108,27 +110,27 @@ def test_a_run_is_shown_while_it_goes_on_and_its_answer_takes_the_place_of_that(
     ]
 
 
-def test_what_goes_wrong_is_said_in_place_of_what_was_shown(tmp_path: Path) -> None:
+def test_live_reply_is_replaced_by_error(tmp_path: Path) -> None:
     shown = Shown("p1")
     stage = Stage(tmp_path, Overloaded("busy"))
-    stage.runner._present = shown.present
+    stage.replace_services(start_live_reply=shown.present)
     stage.run(message())
     (parcel,) = asyncio.run(stage.store.journal.parcels())
     assert parcel.extras.replaces == "p1" and shown.calls[-2:] == ["taken", "close"]
 
 
-def test_silence_takes_the_place_of_nothing(tmp_path: Path) -> None:
+def test_live_reply_silent_answer_replaces_nothing(tmp_path: Path) -> None:
     shown = Shown("p1")
     stage = Stage(tmp_path, say("NO_REPLY"))
-    stage.runner._present = shown.present
+    stage.replace_services(start_live_reply=shown.present)
     stage.run(message())
     assert shown.calls == ["show r1 to 1 6", "typing", "close"] and shown.seen == []
 
 
-def test_a_conversation_that_is_switched_off_gets_no_word_and_no_sign(tmp_path: Path) -> None:
+def test_muted_session_gets_no_reply_and_no_typing(tmp_path: Path) -> None:
     shown = Shown()
     stage = Stage(tmp_path, say("words"), Overloaded("busy"))
-    stage.runner._present = shown.present
+    stage.replace_services(start_live_reply=shown.present)
     switch_off(stage)
     stage.run(message())
     assert (stage.row().state, stage.parcels(), shown.calls) == ("silent", [], [])
@@ -136,7 +138,7 @@ def test_a_conversation_that_is_switched_off_gets_no_word_and_no_sign(tmp_path: 
     assert (stage.row("r2").state, stage.parcels()) == ("reported", [])
 
 
-def test_by_blocks_what_is_said_on_the_way_is_sent_when_it_is_saved(tmp_path: Path) -> None:
+def test_block_streaming_sends_text_when_message_is_saved(tmp_path: Path) -> None:
     sent: list[list[str]] = []
 
     class Watcher:
@@ -152,18 +154,18 @@ def test_by_blocks_what_is_said_on_the_way_is_sent_when_it_is_saved(tmp_path: Pa
     assert parcels(stage) == [("r1:0", "On it."), ("r1:1", "Done.")]
 
 
-def test_by_blocks_a_run_that_goes_on_sends_nothing_twice_and_takes_no_id_twice(
+def test_block_streaming_resumed_run_sends_nothing_twice(
     tmp_path: Path,
 ) -> None:
     stage = Stage(tmp_path, say("And on.", LS), say("Done."))
     streaming(stage)
     row = broken_off(stage, say("On it.", LS))
-    asyncio.run(stage.runner(KEY, [row]))
+    asyncio.run(stage.runs.start(KEY, [row]))
     assert parcels(stage) == [("r1:10000", "And on."), ("r1:10001", "Done.")]
     assert stage.row().state == "answered"
 
 
-def test_by_blocks_a_message_that_a_person_has_tried_again_is_answered(tmp_path: Path) -> None:
+def test_block_streaming_retried_message_is_answered(tmp_path: Path) -> None:
     """It was parked after it had sent something; its attempts are counted anew."""
     stage = Stage(tmp_path, say("Done."))
     streaming(stage)
@@ -178,13 +180,13 @@ def test_by_blocks_a_message_that_a_person_has_tried_again_is_answered(tmp_path:
         assert await journal.retry("r1", at_ms=2)
         row = await journal.accepted("r1")
         assert row is not None and not row.attempts
-        await stage.runner(KEY, [row])
+        await stage.runs.start(KEY, [row])
 
     asyncio.run(main())
     assert (stage.row().state, stage.parcels()) == ("answered", ["On it.", "Done."])
 
 
-def test_what_was_shown_and_then_sent_is_not_shown_anew_by_a_run_that_goes_on(
+def test_live_reply_of_resumed_run_uses_attempt_name(
     tmp_path: Path,
 ) -> None:
     """Where a service takes a key once, its message would be found again, and written over."""
@@ -192,13 +194,13 @@ def test_what_was_shown_and_then_sent_is_not_shown_anew_by_a_run_that_goes_on(
         shown, stage = Shown(), Stage(tmp_path, say("Done."))
         if by_block:
             streaming(stage)
-        stage.runner._present = shown.present
+        stage.replace_services(start_live_reply=shown.present)
         row = broken_off(stage, say("On it.", LS))
-        asyncio.run(stage.runner(KEY, [row]))
+        asyncio.run(stage.runs.start(KEY, [row]))
         assert shown.calls[0] == f"show {name} to 1 6"
 
 
-def test_what_a_hook_may_keep_back_is_not_shown_before_it_is_asked(tmp_path: Path) -> None:
+def test_live_reply_with_sending_hook_shows_no_preview(tmp_path: Path) -> None:
     class Censor:
         @hook
         def message_sending(self, outbound: Outbound) -> Refusal | None:
@@ -206,28 +208,28 @@ def test_what_a_hook_may_keep_back_is_not_shown_before_it_is_asked(tmp_path: Pat
 
     shown, stage = Shown("p1"), Stage(tmp_path, say("On it.", LS), say("Done."))
     streaming(stage)
-    stage.runner._present = shown.present
+    stage.replace_services(start_live_reply=shown.present)
     stage.hooks.register(Censor(), "censor")
     stage.run(message())
     assert shown.seen == [] and stage.parcels() == ["Done."]
     assert shown.calls[2:] == ["hold", "released", "hold", "taken", "close"]
 
 
-def test_all_at_once_a_run_that_goes_on_says_what_was_said_on_the_way(tmp_path: Path) -> None:
+def test_resumed_run_without_streaming_sends_earlier_text(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("Done."))
     row = broken_off(stage, say("On it.", LS))
-    asyncio.run(stage.runner(KEY, [row]))
+    asyncio.run(stage.runs.start(KEY, [row]))
     assert parcels(stage) == [("r1:0", "On it."), ("r1:1", "Done.")]
 
 
-def test_by_blocks_silence_after_words_is_an_answer(tmp_path: Path) -> None:
+def test_block_streaming_silent_end_after_text_is_answered(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("On it.", LS), say("NO_REPLY"))
     streaming(stage)
     stage.run(message())
     assert (stage.row().state, stage.parcels()) == ("answered", ["On it."])
 
 
-def test_a_pause_lies_between_blocks_where_that_is_wanted(tmp_path: Path) -> None:
+def test_human_delay_sets_not_before_of_later_blocks(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("One.", LS), say("Two.", LS), say("Three."))
     streaming(stage, humanDelay={"mode": "custom", "minMs": 1_000, "maxMs": 1_000})
     stage.run(message())
@@ -244,20 +246,20 @@ class Post:
         return tuple(Media(name=name, path=f"{workspace}/{name}") for name in names)
 
 
-def test_tags_in_an_answer_become_what_its_parcel_carries(tmp_path: Path) -> None:
+def test_reply_tags_become_extras_of_outbox_record(tmp_path: Path) -> None:
     stage = Stage(
         tmp_path,
         say("[[reply_to_current]] Look.\nMEDIA:./a.png", LS),
         say("[[reply_to:77]] [[audio_as_voice]]\nMEDIA:./b.ogg"),
     )
-    stage.runner._mail = cast("Mail", Post())
+    stage.replace_services(messenger=cast("Mail", Post()))
     stage.run(message())
     first, second = [one.extras for one in asyncio.run(stage.store.journal.parcels())]
     assert first == Extras(reply_to="1", media=(Media(name="./a.png", path=f"{tmp_path}/./a.png"),))
     assert (second.reply_to, second.as_voice, len(second.media)) == ("77", True, 1)
 
 
-def test_a_channels_own_settings_decide_how_it_is_told(tmp_path: Path) -> None:
+def test_reply_uses_settings_of_its_channel(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("On it.", LS), say("Done."))
     config = schema.Config.model_validate(
         {
@@ -269,24 +271,26 @@ def test_a_channels_own_settings_decide_how_it_is_told(tmp_path: Path) -> None:
             }
         }
     )
-    stage.runner._shape = lambda session, inbound, thinking, _anew: shape_reply(
-        config, session, inbound, thinking=thinking, text_limit=4_000
+    stage.replace_services(
+        make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
+            config, session, inbound, thinking=thinking
+        )
     )
     stage.run(message())
     assert stage.parcels() == ["[bot] On it.", "[bot] Done."]
 
 
-def test_only_so_many_turns_are_sent_as_the_channel_says(tmp_path: Path) -> None:
+def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
     key = "agent:main:test:direct:1"
     stage = Stage(tmp_path, say("one"), say("two"), say("three"))
     config = schema.Config.model_validate({"channels": {"test": {"dmHistoryLimit": 1}}})
-    stage.runner._config = lambda: config
+    stage.replace_services(get_config=lambda: config)
 
     async def main() -> None:
         for number in range(3):
             asked = replace(message(f"q{number}"), id=str(number), run_id=f"r{number}")
             row = (await stage.store.journal.accept(key, asked, at_ms=1)).row
-            await stage.runner(key, [row])
+            await stage.runs.start(key, [row])
 
     asyncio.run(main())
     assert isinstance(stage.provider, ScriptedProvider)
@@ -305,11 +309,11 @@ def looking(folder: Path) -> tuple[Stage, list[ToolContext]]:
         return "seen"
 
     stage = Stage(folder, say(ToolCall("c9", "look", {})), say("done"))
-    stage.runner._tools = lambda _agent: Registry([look])
+    stage.replace_services(get_tools=lambda _agent: Registry([look]))
     return stage, told
 
 
-def test_a_tool_knows_where_it_is_and_by_what_to_write(tmp_path: Path) -> None:
+def test_tool_context_has_address_and_messenger(tmp_path: Path) -> None:
     stage, told = looking(tmp_path)
     stage.run(message())
     (ctx,) = told
@@ -318,7 +322,7 @@ def test_a_tool_knows_where_it_is_and_by_what_to_write(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_what_goes_wrong_when_a_run_goes_on_takes_no_id_of_what_was_sent(tmp_path: Path) -> None:
+def test_resumed_run_error_uses_new_outbox_ids(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     streaming(stage)
     row = broken_off(stage, say("On it.", LS))
@@ -326,15 +330,15 @@ def test_what_goes_wrong_when_a_run_goes_on_takes_no_id_of_what_was_sent(tmp_pat
     async def no_road(_wish: Wish) -> tuple[Provider, Model]:
         raise Overloaded("busy")
 
-    stage.runner._connect = no_road
-    asyncio.run(stage.runner(KEY, [row]))
+    stage.replace_services(connect=no_road)
+    asyncio.run(stage.runs.start(KEY, [row]))
     ((parcel_id, _),) = parcels(stage)
     assert (parcel_id, stage.row().state) == ("r1:10000", "reported")
 
 
-def test_a_silenced_conversation_writes_nowhere_by_a_tool(tmp_path: Path) -> None:
+def test_muted_session_has_no_messenger(tmp_path: Path) -> None:
     stage, told = looking(tmp_path)
-    stage.runner._mail = cast("Mail", Post())
+    stage.replace_services(messenger=cast("Mail", Post()))
     switch_off(stage)
     stage.run(message())
     assert told[0].mail is None

@@ -34,7 +34,7 @@ def said(name: str = "message", *, error: bool = False, **args: Any) -> Said:
         {"message": "", "caption": TEXT},
     ],
 )
-def test_what_is_said_here_counts(args: dict[str, Any]) -> None:
+def test_sent_texts_message_to_this_chat_counts(args: dict[str, Any]) -> None:
     assert said(**args).repeats(TEXT) and said(**args).anything
 
 
@@ -58,7 +58,7 @@ def test_what_is_said_here_counts(args: dict[str, Any]) -> None:
         {"error": True},
     ],
 )
-def test_what_is_said_elsewhere_or_not_at_all_does_not(args: dict[str, Any]) -> None:
+def test_sent_texts_other_chats_and_failures_do_not_count(args: dict[str, Any]) -> None:
     assert not said(**args).repeats(TEXT) and not said(**args).anything
 
 
@@ -72,7 +72,7 @@ def test_what_is_said_elsewhere_or_not_at_all_does_not(args: dict[str, Any]) -> 
         "Done! The pump has failed.",
     ],
 )
-def test_case_space_emoji_and_next_to_nothing_make_no_difference(text: str) -> None:
+def test_sent_texts_ignore_case_space_emoji_and_small_additions(text: str) -> None:
     assert said().repeats(text)
 
 
@@ -86,16 +86,16 @@ def test_case_space_emoji_and_next_to_nothing_make_no_difference(text: str) -> N
         "Yes",
     ],
 )
-def test_what_says_more_or_something_else_is_no_repetition(text: str) -> None:
+def test_sent_texts_longer_or_other_text_is_no_duplicate(text: str) -> None:
     assert not said().repeats(text)
 
 
-def test_a_short_word_is_repeated_only_by_itself() -> None:
+def test_sent_texts_short_text_matches_only_itself() -> None:
     assert said(message="Done.").repeats("done.")
     assert not said(message="Done.").repeats("It is done. Almost.")
 
 
-def test_a_result_without_a_call_and_a_chat_nobody_knows_are_no_trouble() -> None:
+def test_sent_texts_unknown_call_or_chat_is_ignored() -> None:
     found = Said(None)
     found.start(ToolCall("1", "message", {"message": TEXT}))
     found.end(ToolReturn("1", "message", ()))
@@ -104,5 +104,5 @@ def test_a_result_without_a_call_and_a_chat_nobody_knows_are_no_trouble() -> Non
 
 
 @given(st.text())
-def test_comparing_is_stable(text: str) -> None:
+def test_normalize_is_idempotent(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)

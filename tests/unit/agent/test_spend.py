@@ -59,7 +59,7 @@ async def ask(provider: Provider, text: str = "hi") -> list[Delta | Message]:
     left=st.floats(-1, 100, allow_nan=False),
     output=st.sampled_from([0.0, 0.4, 25.0, 600.0]),
 )
-def test_a_quote_is_never_more_than_what_is_left(
+def test_quote_never_exceeds_remaining_budget(
     tokens: int, most: int, left: float, output: float
 ) -> None:
     found = quote(replace(PRICE, output=output), tokens, most, left)
@@ -69,12 +69,12 @@ def test_a_quote_is_never_more_than_what_is_left(
         assert found.prompt_usd <= found.usd
 
 
-def test_a_free_model_is_never_refused_while_money_is_left() -> None:
+def test_quote_free_model_is_never_refused() -> None:
     found = quote(Price(), 1_000_000, 64_000, 0.0)
     assert found and found.usd == 0 and found.max_tokens == 64_000
 
 
-def test_an_answer_is_as_long_as_the_money_allows() -> None:
+def test_quote_answer_length_by_remaining_budget() -> None:
     found = quote(PRICE, 1_000, 64_000, 0.10)
     assert found and 3_000 < found.max_tokens < 4_000
     assert quote(PRICE, 1_000, 64_000, 0.01) is None
@@ -84,7 +84,7 @@ def test_an_answer_is_as_long_as_the_money_allows() -> None:
 # --- accounts ----------------------------------------------------------------------------------
 
 
-def test_a_run_may_cost_so_much_and_no_more() -> None:
+def test_spend_limit_per_run_is_enforced() -> None:
     async def main() -> None:
         bank = Bank(perRunUsd=0.5)
         hold = await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
@@ -98,7 +98,7 @@ def test_a_run_may_cost_so_much_and_no_more() -> None:
     asyncio.run(main())
 
 
-def test_a_day_may_cost_so_much_and_the_next_one_starts_anew() -> None:
+def test_spend_limit_per_day_resets_next_day() -> None:
     async def main() -> None:
         bank = Bank(perDayUsd=1.0)
         for run in ("r1", "r2"):
@@ -112,7 +112,7 @@ def test_a_day_may_cost_so_much_and_the_next_one_starts_anew() -> None:
     asyncio.run(main())
 
 
-def test_calls_at_the_same_time_do_not_pass_the_cap_together() -> None:
+def test_spend_limit_concurrent_calls_stay_below_cap() -> None:
     async def main() -> None:
         bank = Bank(perDayUsd=1.0)
         held: list[float] = []
@@ -126,7 +126,7 @@ def test_calls_at_the_same_time_do_not_pass_the_cap_together() -> None:
     asyncio.run(main())
 
 
-def test_what_a_crash_left_held_counts_as_spent() -> None:
+def test_spend_limit_reservation_left_by_crash_counts_as_spent() -> None:
     async def main() -> None:
         bank = Bank(perDayUsd=1.0)
         hold = await bank.spend.reserve("r1", PRICE, 100_000, 1_000)
@@ -138,7 +138,7 @@ def test_what_a_crash_left_held_counts_as_spent() -> None:
     asyncio.run(main())
 
 
-def test_a_record_that_makes_no_sense_is_no_money() -> None:
+def test_spend_limit_invalid_record_counts_as_zero() -> None:
     async def main() -> None:
         bank = Bank(perDayUsd=1.0)
         async with bank.store.commit() as unit:
@@ -148,7 +148,7 @@ def test_a_record_that_makes_no_sense_is_no_money() -> None:
     asyncio.run(main())
 
 
-def test_old_days_are_forgotten() -> None:
+def test_spend_limit_old_days_are_deleted() -> None:
     async def main() -> None:
         bank = Bank(perDayUsd=1.0)
         async with bank.store.commit() as unit:
@@ -160,7 +160,7 @@ def test_old_days_are_forgotten() -> None:
     asyncio.run(main())
 
 
-def test_a_hold_that_cannot_be_written_is_let_go() -> None:
+def test_spend_limit_failed_write_releases_reservation() -> None:
     class Full(MemoryStore):
         def commit(self) -> Any:
             raise DiskFull("no room")
@@ -177,12 +177,12 @@ def test_a_hold_that_cannot_be_written_is_let_go() -> None:
 # --- the provider ------------------------------------------------------------------------------
 
 
-def test_without_a_cap_the_provider_is_used_as_it_is() -> None:
+def test_spend_limit_without_cap_returns_provider() -> None:
     provider = ScriptedProvider([])
     assert metered(provider, Bank().spend, MODEL, "r") is provider
 
 
-def test_an_answer_is_paid_and_its_length_is_what_can_be_paid() -> None:
+def test_spend_limit_answer_is_charged_and_max_tokens_reduced() -> None:
     async def main() -> None:
         bank, provider = Bank(perRunUsd=0.2, perDayUsd=5.0), ScriptedProvider([costing(0.03)])
         pieces = await ask(metered(provider, bank.spend, MODEL, "r1"))
@@ -195,7 +195,7 @@ def test_an_answer_is_paid_and_its_length_is_what_can_be_paid() -> None:
     asyncio.run(main())
 
 
-def test_a_call_that_never_began_costs_nothing() -> None:
+def test_spend_limit_call_failing_before_output_is_free() -> None:
     async def main() -> None:
         bank = Bank(perRunUsd=1.0)
         provider = metered(ScriptedProvider([Overloaded("busy")]), bank.spend, MODEL, "r1")
@@ -206,7 +206,7 @@ def test_a_call_that_never_began_costs_nothing() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_is_cut_off_costs_its_prompt() -> None:
+def test_spend_limit_broken_stream_charges_prompt() -> None:
     async def main() -> None:
         bank = Bank(perRunUsd=1.0)
         provider = metered(ScriptedProvider([Hang()]), bank.spend, MODEL, "r1")
@@ -218,7 +218,7 @@ def test_an_answer_that_is_cut_off_costs_its_prompt() -> None:
     asyncio.run(main())
 
 
-def test_who_stops_listening_after_the_answer_has_paid() -> None:
+def test_spend_limit_stream_closed_after_answer_charges_cost() -> None:
     class Retrying(ScriptedProvider):
         async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
             yield Retried("p", "m", "overloaded", "busy", "retry")
@@ -240,7 +240,7 @@ def test_who_stops_listening_after_the_answer_has_paid() -> None:
     asyncio.run(main())
 
 
-def test_a_cap_that_is_used_up_asks_no_model() -> None:
+def test_spend_limit_exhausted_cap_calls_no_model() -> None:
     async def main() -> None:
         bank, provider = Bank(perRunUsd=0.001), ScriptedProvider([])
         with pytest.raises(SpendCapped):

@@ -32,7 +32,7 @@ STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 def split(pieces: list[str]) -> tuple[str, str]:
     tags = Tags()
     found = [*(tags.feed(piece) for piece in pieces), tags.finish()]
-    return "".join(one.said for one in found), "".join(one.thought for one in found)
+    return "".join(one.visible for one in found), "".join(one.reasoning for one in found)
 
 
 def flat(text: str) -> str:
@@ -41,26 +41,26 @@ def flat(text: str) -> str:
 
 @settings(max_examples=500)
 @given(TEXTS, STEPS)
-def test_however_it_is_cut_the_same_is_said_as_by_the_whole(text: str, steps: list[int]) -> None:
+def test_reasoning_filter_any_cuts_equal_full_parse(text: str, steps: list[int]) -> None:
     assert split(cut(text, steps))[0].strip() == strip_reasoning_tags(text).strip()
 
 
 @example("    ```[[reply_to_current]]", [1])
 @settings(max_examples=500)
 @given(TEXTS, STEPS)
-def test_however_it_is_cut_the_same_is_asked_as_by_the_whole(text: str, steps: list[int]) -> None:
+def test_directive_filter_any_cuts_equal_full_parse(text: str, steps: list[int]) -> None:
     asides = Asides()
     shown = "".join([*(asides.feed(piece) for piece in cut(text, steps)), asides.finish()])
     reply = parse_reply(text)
     if reply.silent or "NO_REPLY" in shown:  # that is decided by the whole
         return
     assert flat(shown) == flat(reply.text)
-    asked = asides.asked
+    asked = asides.directives
     assert (sorted(asked.media), asked.reply_to) == (sorted(reply.media), reply.reply_to)
     assert asked.reply_to_current == reply.reply_to_current
 
 
-def test_thoughts_are_kept_apart() -> None:
+def test_reasoning_filter_returns_reasoning_separately() -> None:
     assert split(["<think>a\nb</th", "ink>c"]) == ("c", "a\nb")
     assert split(["<thinking>a<final>c</final>"]) == ("c", "a")
 
@@ -78,26 +78,26 @@ def test_thoughts_are_kept_apart() -> None:
         ("a <think<", ""),
     ],
 )
-def test_only_what_may_become_a_tag_is_held_back(piece: str, held: str) -> None:
-    said = Tags().feed(piece).said
+def test_reasoning_filter_holds_back_only_possible_tags(piece: str, held: str) -> None:
+    said = Tags().feed(piece).visible
     assert piece.removeprefix(said) == held or (not held and said.startswith("a <"))
 
 
-def test_code_in_a_line_that_never_ends_is_not_waited_for() -> None:
+def test_reasoning_filter_unclosed_inline_code_is_released() -> None:
     tags = Tags()
-    assert tags.feed("`" + "x" * 1_900).said == ""
-    assert tags.feed("y" * 200).said.startswith("`xxx")
+    assert tags.feed("`" + "x" * 1_900).visible == ""
+    assert tags.feed("y" * 200).visible.startswith("`xxx")
 
 
 @pytest.mark.parametrize(
     "piece", ["word ", "< a ", "`a <", "[[ab", "<think ", "<thin", "<", "[", " ", ".", "\n", "`"]
 )
-def test_time_grows_with_the_text_and_no_faster(piece: str) -> None:
+def test_stream_filters_time_is_linear(piece: str) -> None:
     def spent_s(count: int) -> float:
         begun = time.process_time()
         tags, asides = Tags(), Asides()
         for _ in range(count):
-            asides.feed(tags.feed(piece).said)
+            asides.feed(tags.feed(piece).visible)
         asides.finish()
         return time.process_time() - begun
 

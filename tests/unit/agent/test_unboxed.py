@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.cast import unboxed
 from homarus.config.check import check
 from homarus.core.message import ToolCall
 from homarus.policy.decide import Verdict
-from homarus.tools.builtin.exec import Unboxed, exec_tool
+from homarus.tools.builtin.exec import Unboxed, exec_tool, unsandboxed_scope
 from homarus.tools.call import call
 from homarus.tools.registry import Registry
 from homarus.tools.tool import Question, ToolContext
@@ -47,16 +46,16 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
         ),
     ],
 )
-def test_the_config_says_whose_commands_may_run_here(tree: Any, expected: str) -> None:
+def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
     config = check(tree).config
-    assert config and unboxed(config, "main") == expected
+    assert config and unsandboxed_scope(config, "main") == expected
 
 
 @pytest.mark.parametrize(
     ("allowed", "key", "runs"),
     [("all", GROUP, True), ("main", MAIN, True), ("main", GROUP, False), ("none", MAIN, False)],
 )
-def test_a_command_that_belongs_in_a_sandbox_is_refused_and_nobody_is_asked(
+def test_exec_outside_scope_is_denied_without_approval(
     tmp_path: Path, allowed: Unboxed, key: str, runs: bool
 ) -> None:
     asked = list[Question]()

@@ -25,11 +25,11 @@ NAMES = prefix_names("anthropic", "claude-opus-4-5-20251101", "low", "Ada")
         ("plain", "plain"),
     ],
 )
-def test_a_prefix_knows_its_variables_and_leaves_the_rest(template: str, prefix: str) -> None:
+def test_fill_prefix_unknown_variables_stay(template: str, prefix: str) -> None:
     assert fill_prefix(template, NAMES) == prefix
 
 
-def test_a_value_that_looks_like_a_variable_is_not_filled_again() -> None:
+def test_fill_prefix_values_are_not_expanded_again() -> None:
     assert fill_prefix("{identity.name}", prefix_names("p", "m", "off", "{model}")) == "{model}"
 
 
@@ -37,18 +37,18 @@ def test_a_value_that_looks_like_a_variable_is_not_filled_again() -> None:
     ("model", "short"),
     [("moonshotai/kimi-k2", "kimi-k2"), ("gpt-5.2-2026-01-30", "gpt-5.2"), ("x-latest", "x")],
 )
-def test_a_model_has_a_short_name(model: str, short: str) -> None:
+def test_short_model_drops_path_and_date(model: str, short: str) -> None:
     assert short_model(model) == short
 
 
-def test_a_prefix_stands_once_and_apart() -> None:
+def test_add_prefix_once_with_space() -> None:
     assert add_prefix("[a]", "text") == "[a] text"
     assert add_prefix("a: ", "text") == "a: text"
     assert add_prefix("[a]", "[a] text") == "[a] text"
     assert add_prefix("[a]", "") == "" and add_prefix("", "text") == "text"
 
 
-def test_the_usage_line_says_as_much_as_was_asked_for() -> None:
+def test_usage_line_by_display_level() -> None:
     usage = Usage(input=1_234, output=56, cache_read=999_950, cost=1.5)
     assert usage_line(usage, "off") == "" and usage_line(Usage(), "full") == ""
     assert usage_line(usage, "tokens", "k") == "Usage: 1.0m in / 56 out"
@@ -57,5 +57,5 @@ def test_the_usage_line_says_as_much_as_was_asked_for() -> None:
     )
 
 
-def test_thoughts_are_in_italics_line_by_line() -> None:
+def test_reasoning_text_is_in_italics() -> None:
     assert reasoning_text("\nFirst.\n\n  Then.\n") == "Reasoning:\n_First._\n\n_Then._"

@@ -22,7 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_new_workspace_gets_every_template_and_a_git_repository(tmp_path: Path) -> None:
+def test_seed_new_workspace_has_templates_and_git(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "workspace"
     made = workspace.seed(folder)
     assert {*workspace.SEEDED, "BOOTSTRAP.md", ".gitignore", ".git"} == set(made)
@@ -37,14 +37,14 @@ def test_a_new_workspace_gets_every_template_and_a_git_repository(tmp_path: Path
     assert state["version"] == 1 and str(state["bootstrapSeededAt"]).endswith("Z")
 
 
-def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+def test_seed_existing_files_are_kept(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text("mine")
     workspace.seed(tmp_path)
     assert (tmp_path / "SOUL.md").read_text() == "mine"
     assert (tmp_path / "AGENTS.md").exists()
 
 
-def test_the_ritual_is_only_for_a_brand_new_workspace(tmp_path: Path) -> None:
+def test_seed_bootstrap_file_only_in_new_workspace(tmp_path: Path) -> None:
     workspace.seed(tmp_path)
     (tmp_path / "BOOTSTRAP.md").unlink()
     assert workspace.seed(tmp_path) == ()
@@ -57,7 +57,7 @@ def test_the_ritual_is_only_for_a_brand_new_workspace(tmp_path: Path) -> None:
     assert "BOOTSTRAP.md" not in workspace.seed(lived_in)
 
 
-def test_the_templates_are_short(tmp_path: Path) -> None:
+def test_templates_are_short(tmp_path: Path) -> None:
     workspace.seed(tmp_path)
     files = inject(Reader().load(tmp_path, names_for("main")), 20_000, 150_000)
     assert files[0].name == "AGENTS.md"
@@ -66,9 +66,7 @@ def test_the_templates_are_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [*workspace.SEEDED, "BOOTSTRAP.md", "MEMORY.md", "memory.md"])
-def test_a_conversation_leaves_a_workspace_alone_that_somebody_lives_in(
-    mark: str, tmp_path: Path
-) -> None:
+def test_ensure_populated_workspace_is_unchanged(mark: str, tmp_path: Path) -> None:
     (tmp_path / mark).write_text("mine")
     before = contents(tmp_path)
     workspace.ensure(tmp_path)
@@ -76,12 +74,12 @@ def test_a_conversation_leaves_a_workspace_alone_that_somebody_lives_in(
     assert not (tmp_path / ".git").exists()
 
 
-def test_a_conversation_makes_a_workspace_that_is_not_there(tmp_path: Path) -> None:
+def test_ensure_missing_workspace_is_created(tmp_path: Path) -> None:
     workspace.ensure(tmp_path / "new")
     assert (tmp_path / "new" / "BOOTSTRAP.md").exists()
 
 
-def test_without_templates_the_folder_alone_is_made(tmp_path: Path) -> None:
+def test_ensure_without_templates_creates_folder_only(tmp_path: Path) -> None:
     workspace.ensure(tmp_path / "new", templates=False)
     assert list((tmp_path / "new").iterdir()) == []
     found = Reader().load(tmp_path / "new", names_for("main"))
@@ -91,7 +89,7 @@ def test_without_templates_the_folder_alone_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["deleted", "emptied"])
-def test_the_state_says_when_the_ritual_was_over(ending: str, tmp_path: Path) -> None:
+def test_workspace_state_records_end_of_bootstrap(ending: str, tmp_path: Path) -> None:
     workspace.ensure(tmp_path)
     workspace.ensure(tmp_path)
     assert "onboardingCompletedAt" not in workspace.read_state(tmp_path)
@@ -108,7 +106,7 @@ def test_the_state_says_when_the_ritual_was_over(ending: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\ud800", "[" * 100_000, '{"version": 1}'])
-def test_a_broken_state_file_is_left_as_it_is(text: str, tmp_path: Path) -> None:
+def test_workspace_state_broken_file_is_kept(text: str, tmp_path: Path) -> None:
     file = tmp_path / ".openclaw" / "workspace-state.json"
     file.parent.mkdir()
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -117,7 +115,7 @@ def test_a_broken_state_file_is_left_as_it_is(text: str, tmp_path: Path) -> None
     assert file.read_bytes() == before and not (tmp_path / "BOOTSTRAP.md").exists()
 
 
-def test_the_originals_state_file_is_understood(tmp_path: Path) -> None:
+def test_workspace_state_of_openclaw_is_read(tmp_path: Path) -> None:
     file = tmp_path / ".openclaw" / "workspace-state.json"
     file.parent.mkdir()
     told = {"version": 1, "bootstrapSeededAt": "2026-02-17T12:00:00.000Z"}
@@ -127,7 +125,7 @@ def test_the_originals_state_file_is_understood(tmp_path: Path) -> None:
     assert state["later"] == {"kept": True} and "onboardingCompletedAt" in state
 
 
-def test_a_workspace_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_seed_uncreatable_workspace_raises_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for make in (workspace.seed, workspace.ensure):
         with pytest.raises(UserError, match="cannot use the workspace") as caught:
@@ -140,7 +138,7 @@ def test_a_workspace_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
 # --- BOOT.md -------------------------------------------------------------------------------------
 
 
-def test_a_boot_list_becomes_a_question(tmp_path: Path) -> None:
+def test_boot_prompt_contains_boot_file(tmp_path: Path) -> None:
     assert workspace.boot_prompt(tmp_path) == ""
     (tmp_path / "BOOT.md").write_text("# BOOT.md\n\n- [ ]\n")
     assert workspace.boot_prompt(tmp_path) == ""
@@ -151,7 +149,7 @@ def test_a_boot_list_becomes_a_question(tmp_path: Path) -> None:
     assert len(workspace.boot_prompt(tmp_path)) < 9_000
 
 
-def test_a_boot_list_outside_the_workspace_is_not_read(tmp_path: Path) -> None:
+def test_boot_prompt_link_out_of_workspace_is_not_read(tmp_path: Path) -> None:
     inside = tmp_path / "w"
     inside.mkdir()
     (tmp_path / "secret").write_text("canary")
@@ -162,7 +160,7 @@ def test_a_boot_list_outside_the_workspace_is_not_read(tmp_path: Path) -> None:
 # --- advice --------------------------------------------------------------------------------------
 
 
-def test_extra_workspaces_and_those_without_a_backup_are_told(tmp_path: Path) -> None:
+def test_advice_names_unused_and_unbacked_workspaces(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     used, spare = state / "workspace", state / "workspace-old"
     for folder in (used, spare, tmp_path / "openclaw"):
@@ -181,7 +179,7 @@ def test_extra_workspaces_and_those_without_a_backup_are_told(tmp_path: Path) ->
     assert workspace.advise([tmp_path / "nowhere"], tmp_path, tmp_path / "nowhere") == ()
 
 
-def test_the_workspace_of_another_profile_is_no_extra_one(tmp_path: Path) -> None:
+def test_advice_ignores_workspace_of_other_profile(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     workspace.seed(state / "workspace-work")
     assert len(workspace.advise([state / "workspace"], tmp_path, state)) == 1
@@ -189,7 +187,7 @@ def test_the_workspace_of_another_profile_is_no_extra_one(tmp_path: Path) -> Non
     assert workspace.advise([state / "workspace"], tmp_path, state) == ()
 
 
-def test_a_linked_workspace_in_use_is_no_extra_one(tmp_path: Path) -> None:
+def test_advice_ignores_linked_workspace_in_use(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     state.mkdir()
     workspace.seed(tmp_path / "real")

@@ -1,22 +1,26 @@
 """Bindings in the config: added once, taken away whole, the rest of the file stays."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.channels.roster import find_traits
+from homarus.config import binding_edits
 from homarus.config.binding_edits import (
-    add_bindings,
     describe_match,
     describe_matches,
     list_bindings,
     parse_match,
     parse_peer,
-    remove_bindings,
 )
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
+
+add_bindings = partial(binding_edits.add_bindings, find_traits=find_traits)
+remove_bindings = partial(binding_edits.remove_bindings, find_traits=find_traits)
 
 
 def test_parse_match_makes_a_valid_binding() -> None:

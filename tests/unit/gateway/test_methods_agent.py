@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import BadRequest, HomarusError, InvalidRequest, Unavailable
-from homarus.gateway.memo import RunFailed
+from homarus.gateway.run_tracker import RunFailedError
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.world import World, answer, run
 
@@ -49,7 +49,7 @@ def test_the_same_request_again_is_the_same_run_live_or_done(tmp_path: Path) -> 
 def test_a_failed_run_is_an_error_with_a_payload_and_stays_one(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for _ in range(2):
-            with pytest.raises(RunFailed, match="no such model") as failed:
+            with pytest.raises(RunFailedError, match="no such model") as failed:
                 await it.ask("agent", asks("hi"))
             assert failed.value.payload["runId"] == "r"
             assert failed.value.payload["status"] == "error"
@@ -73,12 +73,12 @@ def test_a_client_that_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
 def test_new_resets_and_greets_or_goes_on_with_the_words(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agent", asks("hi", "a"))
-        first = (await it.app.session("agent:main:main")).session_id
+        first = (await it.app.control.load("agent:main:main")).session_id
         await it.ask("agent", asks("/new", "b"))
-        second = (await it.app.session("agent:main:main")).session_id
+        second = (await it.app.control.load("agent:main:main")).session_id
         assert "Greet me" in it.model.requests[1].messages[-1].text
         await it.ask("agent", asks("/reset and now?", "c"))
-        assert len({first, second, (await it.app.session("agent:main:main")).session_id}) == 3
+        assert len({first, second, (await it.app.control.load("agent:main:main")).session_id}) == 3
         assert it.model.requests[2].messages[-1].text.endswith("] and now?")
         assert len(it.model.requests[2].messages) == 1
 
@@ -90,7 +90,7 @@ def test_new_asked_again_after_a_restart_is_answered_and_resets_nothing(tmp_path
 
     async def body(it: World) -> None:
         final = await it.ask("agent", asks("/new and now?"))
-        session = await it.app.session("agent:main:main")
+        session = await it.app.control.load("agent:main:main")
         found.append((final["result"]["payloads"], session.session_id, len(session.messages)))
 
     run(body, tmp_path, answer("Hello"))
@@ -108,7 +108,7 @@ def test_a_session_is_meant_by_its_key_its_id_or_its_agent(tmp_path: Path) -> No
         await it.ask("agent", asks("hi", "d", agentId="ops"))
         keys = {r.key for r in await it.app.store.sessions()}
         assert keys == {"agent:main:work", "agent:main:s1", "agent:ops:main"}
-        assert len((await it.app.session("agent:main:work")).messages) == 4
+        assert len((await it.app.control.load("agent:main:work")).messages) == 4
 
     agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
     run(body, tmp_path, *[answer("x")] * 4, config={"agents": agents})
@@ -170,7 +170,7 @@ def test_waiting_ends_with_the_run_or_with_patience(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             group.create_task(it.ask("agent", asks("hi", "later")))
         assert waiting.result()["status"] == "ok"
-        assert not it.gateway.memo.runs._waiting
+        assert not it.gateway.runs._waiting
         await it.ask("chat.send", {"sessionKey": "main", "message": "x", "idempotencyKey": "h"})
         await it.asked(2)
         await it.ask("chat.abort", sessionKey="main")

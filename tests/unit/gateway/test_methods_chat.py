@@ -11,8 +11,8 @@ import pytest
 from homarus.core.errors import BadRequest, InvalidRequest, Unavailable, UserError
 from homarus.core.message import Image, Message, Text, user
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
-from homarus.gateway.memo import RunFailed
-from homarus.sessions.transcript import message_entry
+from homarus.gateway.run_tracker import RunFailedError
+from homarus.sessions.transcript import message_draft
 from homarus.store.base import Entry, Header
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
@@ -64,7 +64,7 @@ def test_a_run_that_failed_is_told_again_with_its_reason(tmp_path: Path) -> None
         await it.send("hi", "r")
         (event,) = [c for c in it.gateway.chats("r") if c["state"] == "error"]
         assert "no such model" in event["errorMessage"]
-        with pytest.raises(RunFailed, match="no such model") as failed:
+        with pytest.raises(RunFailedError, match="no such model") as failed:
             await it.ask("chat.send", sent("hi"))
         assert failed.value.payload["status"] == "error"
 
@@ -73,7 +73,7 @@ def test_a_run_that_failed_is_told_again_with_its_reason(tmp_path: Path) -> None
 
 def test_a_message_during_a_run_is_taken_along_and_told_to_be_done(tmp_path: Path) -> None:
     async def body(it: World) -> None:
-        await (await it.app.session(it.app.key())).update(queueMode="steer")
+        await (await it.app.control.load(it.app.control.resolve_key())).update(queueMode="steer")
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
         await it.ended("a")
@@ -107,7 +107,7 @@ def test_a_stop_word_stops_every_run_of_the_session(word: str, tmp_path: Path) -
         await it.ask("chat.send", sent("more", "b"))
         stopped = await it.ask("chat.send", sent(word, "c"))
         assert stopped == {"ok": True, "aborted": True, "runIds": ["a", "b"]}
-        assert it.app.live_runs() == ()
+        assert it.app.control.active_runs() == ()
         assert [c["state"] for c in it.gateway.chats("b")] == ["aborted"]
         again = await it.ask("chat.send", sent(word, "d"))
         assert again == {"ok": True, "aborted": False, "runIds": []}
@@ -142,7 +142,7 @@ def test_an_answer_the_end_of_the_program_cut_short_is_nobodys_stop(tmp_path: Pa
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
-        it.app.abort("agent:main:main")  # as a gateway does that is told to end
+        it.app.control.stop_now("agent:main:main")  # as a gateway does that is told to end
         await it.ended("a")
         shown = await it.ask("chat.history", sessionKey="main")
         assert shown["messages"][-1]["stopReason"] == "aborted"
@@ -202,7 +202,7 @@ def test_a_run_of_another_session_is_not_stopped(tmp_path: Path) -> None:
         await it.asked(1)
         with pytest.raises(InvalidRequest, match=r"^runId does not match sessionKey$"):
             await it.ask("chat.abort", sessionKey="other", runId="a")
-        assert it.app.live_runs() == ("a",)
+        assert it.app.control.active_runs() == ("a",)
 
     run(body, tmp_path, Hang())
 
@@ -248,9 +248,9 @@ def test_a_commands_reply_stands_in_the_transcript_and_no_figure_changes(tmp_pat
 def test_new_with_words_begins_afresh_and_answers_them(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
-        before = (await it.app.session("agent:main:main")).session_id
+        before = (await it.app.control.load("agent:main:main")).session_id
         await it.send("/new what now?", "b")
-        session = await it.app.session("agent:main:main")
+        session = await it.app.control.load("agent:main:main")
         assert session.session_id != before
         assert [m.role for m in session.messages] == ["user", "assistant"]
         assert it.model.requests[1].messages[-1].text.endswith("] what now?")
@@ -261,9 +261,9 @@ def test_new_with_words_begins_afresh_and_answers_them(tmp_path: Path) -> None:
 def test_the_model_command_chooses_and_takes_back(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/model openai/gpt-5.2", "a")
-        assert (await it.app.session("agent:main:main")).model == "openai/gpt-5.2"
+        assert (await it.app.control.load("agent:main:main")).model == "openai/gpt-5.2"
         await it.send("/model default", "b")
-        assert (await it.app.session("agent:main:main")).model is None
+        assert (await it.app.control.load("agent:main:main")).model is None
 
     run(body, tmp_path)
 
@@ -294,7 +294,7 @@ def test_a_wrong_message_starts_nothing(change: dict[str, Any], why: str, tmp_pa
     async def body(it: World) -> None:
         with pytest.raises((InvalidRequest, UserError), match=why):
             await it.ask("chat.send", {**sent("hi"), **change})
-        assert not it.model.requests and not it.gateway.memo.runs.of("agent:main:main")
+        assert not it.model.requests and not it.gateway.runs.for_session("agent:main:main")
 
     run(body, tmp_path)
 
@@ -353,7 +353,7 @@ def entries(*messages: Message) -> list[Entry]:
     made: list[Entry] = []
     for n, message in enumerate(messages):
         parent = made[-1].id if made else None
-        made.append(message_entry(message, parent, f"{n:08x}", 1_000 + n))
+        made.append(message_draft(message, 1_000 + n).at(f"{n:08x}", parent, 1_000 + n))
     return made
 
 

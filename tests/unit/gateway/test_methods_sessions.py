@@ -245,7 +245,7 @@ def test_a_reset_stops_the_run_and_keeps_the_settings(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("sessions.patch", key="main", label="Main", thinkingLevel="low")
         await it.send("hi", "a")
-        before = (await it.app.session("agent:main:main")).session_id
+        before = (await it.app.control.load("agent:main:main")).session_id
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="b")
         await it.ask("chat.send", sessionKey="main", message="queued", idempotencyKey="c")
         await it.asked(2)
@@ -253,8 +253,10 @@ def test_a_reset_stops_the_run_and_keeps_the_settings(tmp_path: Path) -> None:
         entry = done["entry"]
         assert entry["sessionId"] != before and entry["label"] == "Main"
         assert (entry["thinkingLevel"], entry["totalTokens"]) == ("low", 0)
-        assert it.app.live_runs() == () and not it.gateway.memo.runs.of("agent:main:main")
-        assert (await it.app.session("agent:main:main")).messages == []
+        assert it.app.control.active_runs() == () and not it.gateway.runs.for_session(
+            "agent:main:main"
+        )
+        assert (await it.app.control.load("agent:main:main")).messages == []
         await it.store.flush()
         folder = it.app.paths.sessions_dir("main")
         assert [f for f in folder.iterdir() if f"{before}.jsonl.reset." in f.name]
@@ -274,7 +276,7 @@ def test_a_deleted_session_is_gone_and_its_transcript_put_aside(tmp_path: Path) 
         again = await it.ask("sessions.delete", key="agent:main:x")
         assert again == {"ok": True, "key": "agent:main:x", "deleted": False, "archived": []}
         await it.send("hi again", "b", "agent:main:x")
-        assert len((await it.app.session("agent:main:x")).messages) == 2
+        assert len((await it.app.control.load("agent:main:x")).messages) == 2
 
     run(body, tmp_path, answer("one"), answer("two"))
 
@@ -331,7 +333,7 @@ def test_nothing_to_compact_is_said(tmp_path: Path) -> None:
 
 def test_words_put_in_between_a_call_and_its_result_do_not_part_them(tmp_path: Path) -> None:
     async def body(it: World) -> None:
-        session = await it.app.session("agent:main:main")
+        session = await it.app.control.load("agent:main:main")
         call = ToolCall("c1", "read", {"path": "x"})
         await session.begin(user("look", at_ms=1), provider="mock", model="mock-1")
         await session.append(answer(call))

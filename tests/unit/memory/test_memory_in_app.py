@@ -74,12 +74,12 @@ def test_app_session_start_syncs_notes_in_background(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
             agent = app.agent("main")
-            app.memories.touch(agent)  # there is nothing to remember
-            assert not app.memories._open
+            app.memory.touch(agent)  # there is nothing to remember
+            assert not app.memory._open
             agent.workspace.mkdir(parents=True, exist_ok=True)
             (agent.workspace / "MEMORY.md").write_text("- A walrus.\n", encoding="utf-8")
-            app.memories.touch(agent)
-            assert not app.memories._open, "nobody waits for it"
+            app.memory.touch(agent)
+            assert not app.memory._open, "nobody waits for it"
             database = app.paths.state / "memory" / "main.sqlite"
             await until(database.exists)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.agent.commands.catalog import is_command_name
 from homarus.sessions.directives import (
     Directives,
     ExecSetting,
@@ -62,8 +63,11 @@ def test_code_is_left_alone() -> None:
 
 
 def test_an_alias_that_is_a_command_is_no_model() -> None:
-    assert extract_model("/status x", ["status", "Opus"]) == ("/status x", None)
-    assert extract_model("/opus: x", ["status", "Opus"]) == ("x", ModelSetting("opus"))
+    assert extract_model("/status x", ["status", "Opus"], is_command_name) == ("/status x", None)
+    assert extract_model("/opus: x", ["status", "Opus"], is_command_name) == (
+        "x",
+        ModelSetting("opus"),
+    )
 
 
 def test_an_alias_is_plain_text_whatever_it_holds() -> None:

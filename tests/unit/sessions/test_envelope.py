@@ -1,6 +1,7 @@
 """Stamps on messages: put on once, taken off whole."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -8,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.channels.roster import find_traits
 from homarus.core.message import Address, Inbound, Media, Occasion
 from homarus.core.wrapping import BEFORE, CURRENT, strip
-from homarus.sessions.envelope import Rules, elapsed, envelope, guard, stamp, with_notes
+from homarus.sessions.envelope import Rules, elapsed, guard, stamp, with_notes
+from homarus.sessions.envelope import envelope as format_envelope
 
+envelope = partial(format_envelope, find_traits=find_traits)
 AT_MS = int(datetime(2026, 1, 29, 1, 30, tzinfo=UTC).timestamp() * 1000)
 FACTS = 'Conversation info (untrusted metadata):\n```json\n{\n  "sender": "cli"\n}\n```'
 

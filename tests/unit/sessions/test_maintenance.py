@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from homarus.sessions.maintenance import (
     EVERY_S,
     FIRST_S,
     KEPT_MS,
+    MaintenanceServices,
     Rules,
     Upkeep,
     over_budget,
@@ -104,11 +104,16 @@ class Program:
         self.lanes, self.sessions = Lanes(), Sessions(store, self.time)
         self.busy = set[str]()
 
-    def live_runs(self, key: str | None = None) -> Sequence[str]:
-        return ["run"] if key in self.busy else []
-
-    def waiting(self, _key: str) -> int:
-        return 0
+    def services(self) -> MaintenanceServices:
+        return MaintenanceServices(
+            get_config=lambda: self.loaded.config,
+            paths=self.paths,
+            store=self.store,
+            repository=self.sessions,
+            clock=self.clock,
+            lanes=self.lanes,
+            is_busy=self.busy.__contains__,
+        )
 
     async def put(self, name: str, days: int) -> None:
         """A session that was used so many days ago, with something said in it."""
@@ -134,7 +139,7 @@ def test_warning_changes_nothing_and_says_so(
     async def body(program: Program) -> None:
         await program.put("old", 40)
         with caplog.at_level(logging.WARNING):
-            await Upkeep(program).once()
+            await Upkeep(program.services()).once()
         assert await program.names() == {"old"}
         assert "1 sessions unused for long" in caplog.text and "enforce" in caplog.text
 
@@ -148,7 +153,7 @@ def test_enforcing_puts_old_sessions_aside_and_keeps_their_transcripts(tmp_path:
         program.busy = {"agent:main:busy"}
         old = await program.store.session("agent:main:old")
         assert old is not None
-        await Upkeep(program).once()
+        await Upkeep(program.services()).once()
         assert await program.names() == {"main", "busy", "new"}
         assert len(await program.store.entries(old.session_id)) == 1
         await program.files.flush()
@@ -162,7 +167,7 @@ def test_the_newest_are_kept_when_there_are_too_many(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         for number in range(6):
             await program.put(f"s{number}", number)
-        await Upkeep(program).once()
+        await Upkeep(program.services()).once()
         assert await program.names() == {"s0", "s1"}
 
     played(tmp_path, body, mode="enforce", maxEntries=2)
@@ -174,7 +179,7 @@ def test_a_session_that_was_used_meanwhile_stays(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         await program.put("old", 40)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group, program.lanes.enter(lane):
-            group.create_task(Upkeep(program).once())
+            group.create_task(Upkeep(program.services()).once())
             while not program.lanes.depth(lane):  # noqa: ASYNC110 - nobody rings
                 await asyncio.sleep(0.001)
             session = await program.sessions.load("agent:main:old", "main")
@@ -193,7 +198,7 @@ def test_old_transcripts_go_when_they_are_too_many(tmp_path: Path) -> None:
             (folder / name).write_bytes(b"x" * 100)
             os.utime(folder / name, (1_000 + age, 1_000 + age))
         (folder / "live.jsonl").write_bytes(b"x" * 1_000)
-        await Upkeep(program, archive_bytes=200).once()
+        await Upkeep(program.services(), archive_bytes=200).once()
         assert sorted(file.name for file in folder.glob("*.jsonl*")) == [*names[1:], "live.jsonl"]
 
     played(tmp_path, body, mode="enforce")
@@ -207,7 +212,7 @@ def test_a_large_index_is_copied_and_only_the_last_copies_stay(tmp_path: Path) -
         text = index.read_text()
         for _ in range(BACKUPS + 2):
             await program.time.advance(1)
-            await Upkeep(program).once()
+            await Upkeep(program.services()).once()
         copies = list(index.parent.glob("sessions.json.bak.*"))
         assert len(copies) == BACKUPS and all(copy.read_text() == text for copy in copies)
         assert await program.names() == {"a"} and index.read_text() == text
@@ -218,7 +223,7 @@ def test_a_large_index_is_copied_and_only_the_last_copies_stay(tmp_path: Path) -
 def test_it_runs_a_while_after_the_start_and_then_each_day(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(Upkeep(program).run())
+            running = group.create_task(Upkeep(program.services()).run())
             await asyncio.sleep(0)
             assert program.time.slept == [FIRST_S]
             await program.time.advance(FIRST_S)
@@ -239,7 +244,7 @@ def test_what_was_settled_long_ago_is_forgotten_and_what_was_not_stays(tmp_path:
             await journal.accept("agent:main:main", inbound, at_ms=0)
             async with journal.lease("x") as lease, journal.commit() as unit:
                 unit.settle([name], lease, "answered", at_ms=at_ms)
-        await Upkeep(program).once()
+        await Upkeep(program.services()).once()
         assert await journal.accepted("old") is None
         assert await journal.accepted("new") is not None
 

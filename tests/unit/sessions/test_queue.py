@@ -50,8 +50,7 @@ def test_the_nearest_word_wins() -> None:
     entry = {"queueMode": "collect", "queueDebounceMs": 30, "queueCap": 7, "queueDrop": "old"}
     assert resolve(CONFIG) == QueueSettings("followup", 10, 5, "new")
     assert resolve(CONFIG, channel=" Telegram ").mode == "steer-backlog"
-    assert resolve(CONFIG, channel="telegram", usual_debounce_ms=15).debounce_ms == 20
-    assert resolve(CONFIG, channel="irc", usual_debounce_ms=15).debounce_ms == 15
+    assert resolve(CONFIG, channel="telegram").debounce_ms == 20
     assert resolve(CONFIG, channel="matrix").mode == "followup"
     assert resolve(CONFIG, channel="telegram", entry=entry) == QueueSettings(
         "collect", 30, 7, "old"

@@ -8,12 +8,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.channels.roster import find_traits
 from homarus.config.schema import Config
 from homarus.core.keys import check_key
 from homarus.core.message import Address, Inbound, Occasion
 from homarus.core.text import reveal
 from homarus.sessions import routing
-from homarus.sessions.routing import Asked, Route, explain, find_routes, resolve_route, routes_of
+from homarus.sessions.routing import Asked, Known, Route
+
+
+def routes_of(
+    asked: Config, message: Inbound, known: Known = lambda _key: None
+) -> tuple[Route, ...]:
+    traits = find_traits(message.address.channel)
+    return routing.routes_of(asked, message, traits, known)
+
+
+def of_service(asked: Asked) -> Asked:
+    return replace(asked, traits=find_traits(asked.channel))
+
+
+def resolve_route(config: Config, asked: Asked) -> Route:
+    return routing.resolve_route(config, of_service(asked))
+
+
+def find_routes(config: Config, asked: Asked) -> tuple[Route, ...]:
+    return routing.find_routes(config, of_service(asked))
+
+
+def explain(config: Config, asked: Asked) -> tuple[str, ...]:
+    return routing.explain(config, of_service(asked))
+
 
 AGENTS = {"list": [{"id": "main", "default": True}, {"id": "home"}, {"id": "work"}, {"id": "ops"}]}
 # One message that every kind of binding could be for.
@@ -230,7 +255,12 @@ def test_no_id_of_a_stranger_is_an_error(
         message = inbound(channel, chat, thread=thread, sender=sender, kind=kind, guild=guild)
         found = one(routes_of(asked, message))
         assert found.key.startswith("agent:main:") and check_key(found.key)
-        assert all(line == reveal(line) for line in explain(asked, routing.asked_of(message)))
+        assert all(
+            line == reveal(line)
+            for line in explain(
+                asked, routing.asked_of(message, find_traits(message.address.channel))
+            )
+        )
 
 
 @given(ODD.filter(str.strip), ODD.filter(str.strip))

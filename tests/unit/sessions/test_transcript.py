@@ -25,24 +25,39 @@ from homarus.sessions.transcript import (
     Settings,
     Tree,
     compaction,
-    linearise,
     message_draft,
-    message_entry,
     messages_of,
     model_change,
     model_snapshot,
     new_id,
-    orphaned_user,
+    orphan_of,
     pair_calls,
     read_message,
     settings_of,
     thinking_level_change,
-    unpaired_calls,
     write_message,
 )
 from homarus.store.base import Entry
 from homarus.store.line import entry_line, load, read_entry
 from homarus.store.scan import scan
+
+
+def linearise(entries: list[Entry], leaf: str | None) -> list[Message]:
+    """Return the messages from the root to `leaf`."""
+    return messages_of(Tree(entries, leaf).path())
+
+
+def unpaired_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
+    """Return the tool calls that no result follows."""
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                waiting[part.id] = part
+            elif isinstance(part, ToolReturn):
+                waiting.pop(part.call_id, None)
+    return tuple(waiting.values())
+
 
 SAMPLES = Path(__file__).parents[2] / "data/samples"
 
@@ -88,7 +103,7 @@ messages = st.one_of(
 
 @given(messages)
 def test_a_message_comes_back_from_its_line(message: Message) -> None:
-    entry = message_entry(message, "p", "ab12cd34", 5)
+    entry = message_draft(message, 5).at("ab12cd34", "p", 5)
     line = entry_line(entry)
     row = (line, 0, entry.id, entry.parent, entry.type, entry.at_ms)
     again = read_entry(row)
@@ -244,7 +259,7 @@ def test_no_json_at_all_makes_the_reader_raise(value: Json, kind: str) -> None:
     read_message(Entry("a", None, kind, 5, data))
     message = message_of(value)
     if message is not None and message.at_ms < 2**53:
-        entry_line(message_entry(message, None, "a", 5))
+        entry_line(message_draft(message, 5).at("a", None, 5))
 
 
 # --- drafts ------------------------------------------------------------------------------------
@@ -315,19 +330,6 @@ def test_cycles_and_missing_parents_end_a_walk(pairs: list[tuple[str, str]]) -> 
         assert len({entry.id for entry in path}) == len(path)
 
 
-def test_a_branch_leaves_the_other_entries_where_they_are() -> None:
-    tree = Tree([said("a", None), said("b", "a"), said("c", "b")], "c")
-    tree.branch("a")
-    tree.add(said("d", "a"))
-    assert [entry.id for entry in tree.path()] == ["a", "d"]
-    assert [entry.id for entry in tree.path("c")] == ["a", "b", "c"]
-    assert "c" in tree and "z" not in tree
-    tree.branch(None)
-    assert tree.path() == []
-    with pytest.raises(KeyError):
-        tree.branch("z")
-
-
 def test_a_compaction_stands_in_for_what_it_summarised() -> None:
     path = [
         said("a", None),
@@ -375,12 +377,11 @@ def test_settings_are_those_noted_last() -> None:
 
 def test_an_unanswered_question_is_found_with_the_place_to_go_back_to() -> None:
     answered = [said("a", None), said("b", "a", "assistant")]
-    assert orphaned_user(answered, "b") is None
-    assert orphaned_user(answered, "a") == Orphan("a", None)
+    assert orphan_of(answered) is None
+    assert orphan_of(answered[:1]) == Orphan("a", None)
     asked = [*answered, said("c", "b"), model_change("x", "y").at("d", "c", 5)]
-    assert orphaned_user(asked, "d") == Orphan("c", "b")
-    assert orphaned_user([], None) is None
-    assert orphaned_user(asked, None) is None
+    assert orphan_of(asked) == Orphan("c", "b")
+    assert orphan_of([]) is None
 
 
 def call(*ids: str) -> Message:
@@ -389,11 +390,6 @@ def call(*ids: str) -> Message:
 
 def result(call_id: str) -> Message:
     return Message("tool", (ToolReturn(call_id, "t", (Text("done"),)),), 9)
-
-
-def test_calls_without_a_result_are_found() -> None:
-    talk = [user("go"), call("1", "2"), result("2"), user("x"), call("3")]
-    assert [one.id for one in unpaired_calls(talk)] == ["1", "3"]
 
 
 def test_every_call_gets_its_result_right_after_it() -> None:

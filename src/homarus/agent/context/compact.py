@@ -1,15 +1,15 @@
-"""Compaction: the older part of a conversation becomes a summary, and the rest stays as it is.
+"""Compaction: summarise the old part of a session; the rest stays as it is.
 
-    room = room_in(rules, view)
-    if is_due(view, room):
-        done = await compact(lines_of(path), room=room, summarise=ask_the_model)
-        await session.append(done.draft())
+    budget = token_budget(rules, rendered)
+    if is_due(rendered, budget):
+        result = await compact_messages(lines_of(path), room=budget, summarise=call_model)
+        await session.append(result.to_entry())
 
-It is planned before anything is asked: where to cut so that what is left fits and is at least a
-fifth smaller. When there is no such place, no model is asked and the person is told. No request of
-its own is larger than the window: a long history is noted piece by piece, and the notes are made
-one. A model that fails is not asked again; the notes are then made without it. Nothing is
-deleted: the summary is one more entry of the transcript, and what it stands for stays readable.
+It is planned first: where to cut so that the rest fits and is at least a fifth smaller. When there
+is no such place, no model is called and the user gets an error. No request is larger than the
+context window: a long history is summarised piece by piece, and the summaries are merged. A model
+that fails is not called again; the summary is then made without it. Nothing is deleted: the summary
+is one more entry of the transcript, and the entries it replaces stay readable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,38 +25,38 @@ from homarus.core.value import dataclass
 from homarus.sessions import transcript
 from homarus.sessions.transcript import Draft, Line, is_injected, summary_in
 
-if TYPE_CHECKING:  # who takes notes is loaded when there are some to be taken
+if TYPE_CHECKING:  # imported when a summary is made
     from homarus.agent.context.note_taker import Summarise
 
 MAX_PER_TURN = 3
-SHRUNK = 0.8  # of what it was: a compaction that leaves more is no help
+SHRUNK = 0.8  # of the tokens before: a compaction that leaves more does not help
 _MAX_SUMMARY_TOKENS, _MIN_SUMMARY_TOKENS = 6_000, 100
-_FRAME_TOKENS = 40  # of a summary's message, beside the summary
+_FRAME_TOKENS = 40  # of the summary's message, around the summary
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How a window is shared out, in tokens. `scale` turns guesses into the vendor's count."""
+    """How the context window is shared out, in tokens. `scale` turns estimates into counts."""
 
     window: int
     reserve: int  # for the answer
-    keep: int  # of the newest messages, word for word
+    keep: int  # of the newest messages, unchanged
     fixed: int  # the system prompt and the tools
     scale: float = 1.2
 
     @property
     def usable(self) -> int:
-        """What a request may count."""
+        """The maximum of a request."""
         return self.window - self.reserve
 
     @property
     def summary(self) -> int:
-        """What a summary may count."""
+        """The maximum of a summary."""
         return min(_MAX_SUMMARY_TOKENS, self.window // 8)
 
 
 def room_in(rules: schema.Compaction, view: View) -> Room:
-    """How the window of a view is shared out."""
+    """Return the token budget of a rendering."""
     window = view.frame.window
     scale = view.tokens / max(view.guess, 1)
     fixed = round(view.frame.fixed * scale)
@@ -67,13 +67,13 @@ def room_in(rules: schema.Compaction, view: View) -> Room:
 
 
 def is_due(view: View, room: Room) -> bool:
-    """Whether the next request would leave too little for its answer."""
+    """Return whether the next request would leave too little for its answer."""
     return view.tokens > room.usable
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where to cut, and what that comes to in tokens."""
+    """Where to cut, and the resulting tokens."""
 
     first_kept: int
     before: int
@@ -82,9 +82,9 @@ class Plan:
 
 
 def plan(lines: Sequence[Line], room: Room, *, wanted: bool = False) -> Plan | None:
-    """The cut that keeps most of what is new; None when none helps.
+    """Return the cut that keeps the most recent messages; None when no cut helps.
 
-    `wanted`: a person asked for it, and the conversation may be short.
+    `wanted`: a person requested it, and the session may be short.
     """
     weights = _weights(lines, room)
     before = sum(weights)
@@ -103,7 +103,7 @@ def plan(lines: Sequence[Line], room: Room, *, wanted: bool = False) -> Plan | N
 
 
 def _weights(lines: Sequence[Line], room: Room) -> list[int]:
-    """What each message will count once it is sent, results cut as they are then."""
+    """Return the tokens of each message as it is sent, with truncated results."""
     weights: list[int] = []
     calls = 1
     for message in (line.message for line in lines):
@@ -116,12 +116,12 @@ def _weights(lines: Sequence[Line], room: Room) -> list[int]:
 
 
 def _first(lines: Sequence[Line]) -> int:
-    """The first line that a new summary can stand for: one alone is no news."""
+    """Return the first line that a new summary can replace: an old summary alone is not enough."""
     return 1 if lines and summary_in(lines[0].message) else 0
 
 
 def _cut(lines: Sequence[Line], weights: Sequence[int], keep: int) -> int:
-    """The first line to keep: a turn's beginning where there is one, never a call's result."""
+    """Return the first line to keep: the start of a turn if possible, never a tool result."""
     edge, kept = len(lines), 0
     while edge and kept + weights[edge - 1] <= keep:
         edge -= 1
@@ -140,23 +140,23 @@ def _opens(message: Message) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was made. Tokens are of the whole request, before and after."""
+    """The result of a compaction. Tokens are those of the full request, before and after."""
 
     summary: str
     first_kept: str  # the id of an entry
     tokens_before: int
     tokens_after: int
-    by_model: bool  # False: a model failed, and notes were made without it
+    by_model: bool  # False: the model failed, and the summary was made without it
     details: Mapping[str, Json]
 
     def draft(self) -> Draft:
-        """The entry that says so in the transcript."""
+        """Return the transcript entry of the compaction."""
         return transcript.compaction(
             self.summary, self.first_kept, self.tokens_before, self.details
         )
 
     def fields(self, data: Mapping[str, Json]) -> dict[str, Json]:
-        """What changes in the session's record, given what it says now."""
+        """Return the changes of the session's entry."""
         return {
             "compactionCount": compactions(data) + 1,
             "totalTokens": self.tokens_after,
@@ -165,7 +165,7 @@ class Compaction:
 
 
 def compactions(data: Mapping[str, Json]) -> int:
-    """How often a session was compacted, by its record."""
+    """Return how often a session was compacted."""
     count = data.get("compactionCount")
     return count if isinstance(count, int) else 0
 
@@ -178,7 +178,7 @@ async def compact(
     instructions: str = "",
     wanted: bool = False,
 ) -> Compaction:
-    """Summarise what is old. ContextOverflow when that cannot help, UserError when not needed."""
+    """Summarise the old turns. ContextOverflow when it cannot help, UserError when not needed."""
     from homarus.agent.context import notes
     from homarus.agent.context.note_taker import NoteTaker
 
@@ -211,7 +211,7 @@ async def compact(
 
 
 def _asked(lines: Sequence[Line], cut: int) -> str:
-    """The question whose answer is cut in two: its words must not be lost."""
+    """Return the question whose answer is cut in two: the summary must keep it."""
     if lines[cut].message.role == "user":
         return ""
     before = (line.message for line in reversed(lines[:cut]))

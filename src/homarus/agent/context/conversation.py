@@ -1,8 +1,7 @@
-"""A session's conversation with one model, kept within its window.
+"""A session's messages as one model is sent them, kept within its context window.
 
-What is sent is rendered from the history (render.py). What would not fit is noticed before it is
-sent, or told by the service; then the old part becomes a summary (compact.py), and the
-conversation goes on from there.
+`render` makes the request from the history. An overflow is noticed before the request, or reported
+by the service; then the old turns are summarised (`compaction`), and the run continues.
 """
 
 import asyncio
@@ -30,19 +29,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_KEPT = 64  # views
-_THINKING_TOKENS = 4_096  # room for a model that thinks although nobody asked
+_MAX_CACHED = 64
+_THINKING_TOKENS = 4_096  # for a model that always reasons
 
 
 class Views:
-    """How the last conversations were sent, so that the next request goes on from it."""
+    """The last rendering of each session, from which the next one continues."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, View] = OrderedDict()
         self._weighed: tuple[str, tuple[ToolSpec, ...], int] = ("", (), 0)
 
     def weigh(self, system: str, tools: tuple[ToolSpec, ...]) -> int:
-        """The tokens that come with every request; mostly they are those of the last one."""
+        """Estimate the tokens of every request; mostly the same as for the last one."""
         if self._weighed[:2] != (system, tools):
             self._weighed = system, tools, fixed_tokens(system, tools)
         return self._weighed[2]
@@ -53,12 +52,12 @@ class Views:
     def put(self, session_id: str, view: View) -> None:
         self._kept[session_id] = view
         self._kept.move_to_end(session_id)
-        while len(self._kept) > _KEPT:
+        while len(self._kept) > _MAX_CACHED:
             self._kept.popitem(last=False)
 
 
 class Conversation:
-    """Made for one run, once its model and its prompt are known."""
+    """The context of one run, made when its model and its prompt are known."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Conversation:
             log.info("%s: %s", self.model.ref, fit.why)
 
     async def illustrate(self, question: Message) -> Message:
-        """The question with the pictures it names, for a model that sees."""
+        """Return the question with the images it names, for a model with vision."""
         if not self.model.sees_images:
             return question
         read = workspace_reader(self.agent.workspace)
@@ -106,18 +105,18 @@ class Conversation:
 
     @property
     def is_roomy(self) -> bool:
-        """Whether the last request, if one is known, took but a small part of the window."""
+        """Whether the last request took only a small part of the context window."""
         view = self._view
         return view is not NO_VIEW and view.tokens * 4 < self.model.window
 
     def look(self, messages: list[Message] | tuple[Message, ...]) -> View:
-        """How these messages would be sent."""
+        """Render these messages."""
         self._view = render(messages, self._frame, self._view, self._now_ms())
         self._views.put(self.session.session_id, self._view)
         return self._view
 
     def request(self, messages: tuple[Message, ...]) -> Request:
-        """What to send. ContextOverflow when too little would be left for the answer."""
+        """Return the request. ContextOverflow when too little is left for the answer."""
         view, rules = self.look(messages), self.agent.compaction
         if rules.enabled and is_due(view, room_in(rules, view)):
             raise ContextOverflow(
@@ -139,7 +138,7 @@ class Conversation:
     async def compact(
         self, also: Also, *, instructions: str = "", wanted: bool = False
     ) -> Compaction:
-        """Put the old part away, as one entry. UserError when a person wanted it for nothing."""
+        """Summarise the old turns in one entry. UserError when a person requested it needlessly."""
         view = self.look(self.session.messages)
         room = room_in(self.agent.compaction, view)
         lines = lines_of(await self.session.path())

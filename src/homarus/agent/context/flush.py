@@ -1,7 +1,7 @@
-"""The memory flush: before history becomes a summary, the agent writes down what should last.
+"""The memory flush: before a compaction, the agent saves notes of what should be remembered.
 
-A turn of its own that nobody sees: the model gets `prompt`, may use its tools, and answers with
-the word for silence. Once between two compactions. Pure.
+It is a hidden turn: the model gets `prompt`, may use its tools, and answers with the silent word.
+It runs once between two compactions. Pure.
 """
 
 from collections.abc import Mapping
@@ -37,9 +37,9 @@ _SYSTEM = (
 
 
 def is_due(rules: Compaction, data: Mapping[str, Json], room: Room, tokens: int) -> bool:
-    """Whether a compaction is near, given the next request's tokens, and none was flushed for.
+    """Return whether a compaction is near and no flush was done for it, by the request's tokens.
 
-    A request that no longer fits the window cannot be flushed from either.
+    A request that no longer fits the context window cannot be used for a flush either.
     """
     soft = rules.memory_flush.soft_threshold_tokens
     if not rules.memory_flush.enabled or not rules.enabled or tokens + soft > room.window:
@@ -49,7 +49,7 @@ def is_due(rules: Compaction, data: Mapping[str, Json], room: Room, tokens: int)
 
 
 def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -> bool:
-    """Whether a session's record says that little is left of the window, for the first time."""
+    """Return whether little is left of the context window, and no flush was done for that."""
     tokens = fresh_tokens(data)
     threshold = window - reserve - soft
     if not tokens or threshold <= 0 or tokens < threshold:
@@ -59,25 +59,23 @@ def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -
 
 
 def prompt(rules: Compaction, today: str, *, by_tool: bool = False, folder: str = "memory") -> str:
-    """What the agent is asked; `today` is the person's date, as 2026-01-31.
+    """Return the user message of the flush; `today` is the user's date, as 2026-01-31.
 
-    `folder` is where the conversation's own notes are, for who has no tool that knows it.
+    `folder` has the session's notes, for agents without the memory tool.
     """
     how = _BY_TOOL if by_tool else _BY_HAND.replace(_FOLDER, folder)
-    usual = _PROMPT.replace("{how}", how)
-    asked = rules.memory_flush.prompt or usual
-    if SILENT_WORD not in asked:
-        asked = (
-            f"{asked}\n\nAnswer {SILENT_WORD} when that is done, or when there is nothing to do."
-        )
-    return asked.replace(_DATE, today)
+    default = _PROMPT.replace("{how}", how)
+    text = rules.memory_flush.prompt or default
+    if SILENT_WORD not in text:
+        text = f"{text}\n\nAnswer {SILENT_WORD} when that is done, or when there is nothing to do."
+    return text.replace(_DATE, today)
 
 
 def system(rules: Compaction) -> str:
-    """What is added to the system prompt for this turn."""
+    """Return the addition to the system prompt."""
     return rules.memory_flush.system_prompt or _SYSTEM
 
 
 def fields(data: Mapping[str, Json], now_ms: int) -> dict[str, Json]:
-    """What changes in the session's record once it was done, or tried and failed."""
+    """Return the changes of the session's entry after a flush, also a failed one."""
     return {"memoryFlushAt": now_ms, "memoryFlushCompactionCount": compactions(data)}

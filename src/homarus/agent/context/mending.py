@@ -1,6 +1,6 @@
-"""One message made fit to be sent: without empty parts, half characters, endless results. Pure.
+"""Sanitize one message for sending: no empty parts, lone surrogates or oversized results. Pure.
 
-Whatever needs no change stays the very same object: adapters remember what they made of it.
+A message that needs no change stays the same object: adapters cache what they made of it.
 """
 
 import json
@@ -12,14 +12,14 @@ from homarus.core.text import clip_middle
 
 
 def is_whole(message: Message) -> bool:
-    """Whether a tool message is what one must be: a single result."""
+    """Return whether a tool message is valid: it has a single result."""
     if message.role != "tool":
         return True
     return len(message.parts) == 1 and isinstance(message.parts[0], ToolReturn)
 
 
 def shorten(message: Message, most_chars: int) -> Message:
-    """A tool message whose text is no longer than this, and says so where it is cut."""
+    """Return a tool message whose text has at most `most_chars`, with a marker where it is cut."""
     (result,) = (part for part in message.parts if isinstance(part, ToolReturn))
     if sum(len(part.text) for part in result.content if isinstance(part, Text)) <= most_chars:
         return message
@@ -35,12 +35,12 @@ def shorten(message: Message, most_chars: int) -> Message:
 
 
 def mend(message: Message) -> Message | None:
-    """A message without what no vendor takes; None when nothing is left to say."""
+    """Return the message without what vendors refuse; None when nothing is left."""
     parts = tuple(mended for part in message.parts if (mended := _mended(part)) is not None)
     if message.role == "assistant" and all(isinstance(part, Thinking) for part in parts):
-        return None  # an answer that never came, or never got beyond thinking
+        return None  # an answer without text or calls
     if not parts:
-        return message  # a person who said nothing: the adapter has words for that
+        return message  # an empty user message: the adapter substitutes a text
     same = len(parts) == len(message.parts) and all(map(_is, parts, message.parts))
     return message if same else replace(message, parts=parts)
 
@@ -52,7 +52,7 @@ def _mended(part: Part) -> Part | None:
         case Thinking(text, signature):
             if _encodes(text):
                 return part if text or signature else None
-            return Thinking(_encodable(text))  # a signature is for the very words
+            return Thinking(_encodable(text))  # its signature is valid for the exact text only
         case Image(data, mime):
             return part if data and mime else None
         case ToolCall(args=args):
@@ -76,7 +76,7 @@ def _is(one: Part, other: Part) -> bool:
 
 
 def _encodes(text: str) -> bool:
-    """Whether a text holds no half of a character: UTF-8 cannot say one."""
+    """Whether a text has no lone surrogate, which UTF-8 cannot encode."""
     if text.isascii():
         return True
     try:
@@ -98,7 +98,7 @@ def _is_plain(args: Mapping[str, Json]) -> bool:
 
 
 def _plain(args: Mapping[str, Json]) -> dict[str, Json]:
-    """The arguments with what can be said of them: nothing, when they cannot be written at all."""
+    """Return the arguments as valid JSON; empty when they cannot be encoded."""
     try:
         text = json.dumps(args, ensure_ascii=False, default=dict)
         found: dict[str, Json] = json.loads(_encodable(text))

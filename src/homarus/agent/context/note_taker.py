@@ -1,8 +1,7 @@
-"""Has a model take notes of a conversation, in requests that fit its window.
+"""Have a model summarise messages, in requests that fit its context window.
 
-A long conversation is noted piece by piece, and the notes of the pieces are made one. A piece
-that turns out too large is halved. A model that fails is not asked again: what is left is noted
-without it.
+A long history is summarised piece by piece, and the summaries are merged. A piece that turns out
+too large is halved. A model that fails is not called again: the rest is summarised without it.
 """
 
 import logging
@@ -43,17 +42,17 @@ _PARTS = (
 )
 _FOCUS = "\n\nThe person asks for this in particular: {}"
 
-_BASE_SHARE, _LEAST_SHARE = 0.4, 0.15  # of the window, for the piece that one request is given
+_BASE_SHARE, _MIN_SHARE = 0.4, 0.15  # of the window, for the piece in one request
 _MARGIN = 1.2
-_OWN_TOKENS = 700  # of a request: what it asks, beside the piece
+_OWN_TOKENS = 700  # of a request, without the piece
 _MAX_PIECES = 24
-_MAX_OVERFLOWS = 8  # of pieces that should have fitted
+_MAX_OVERFLOWS = 8  # of pieces that should fit by their estimate
 _WORDS_PER_TOKEN = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question for a model, by itself: no tools, no history."""
+    """A request for a summary: no tools, no history."""
 
     system: str
     text: str
@@ -64,7 +63,7 @@ Summarise: TypeAlias = Callable[[Ask], Awaitable[str]]  # raises ProviderError
 
 
 class NoteTaker:
-    """Makes notes of at most so many tokens. `scale` turns guesses into the vendor's count."""
+    """Makes summaries of at most so many tokens. `scale` turns estimates into counts."""
 
     def __init__(
         self, ask: Summarise, *, window: int, tokens: int, scale: float, focus: str = ""
@@ -72,19 +71,21 @@ class NoteTaker:
         self._ask, self._window, self._tokens = ask, window, tokens
         self._scale, self._focus = scale, focus
         self._overflows = 0
-        self.failed = False  # no further question is asked then
+        self.failed = False  # then the model is not called again
 
     async def note(self, messages: Sequence[Message], before: str = "") -> str:
-        """Notes of these messages, and of what was noted before them."""
+        """Return the summary of these messages and of the summary before them."""
         pieces = list(self._pieces(messages, text_bytes(before)))
         made = [await self._piece(pieces[0], before)] if pieces else [before]
-        newest = len(pieces) - _MAX_PIECES  # of far too many, those in between are not asked about
+        newest = (
+            len(pieces) - _MAX_PIECES
+        )  # of too many pieces, those in between are summarised without the model
         for number, piece in enumerate(pieces[1:], 1):
             made.append(await self._piece(piece, "", ask=number > newest))
         return await self._merged(made)
 
     async def _piece(self, messages: Sequence[Message], noted: str, *, ask: bool = True) -> str:
-        """Notes of one piece; one that turns out too large is halved."""
+        """Return the summary of one piece; one that is too large is halved."""
         if not ask or self.failed:
             return self._without(messages, noted)
         text = "\n\n".join(self._written(messages))
@@ -102,7 +103,7 @@ class NoteTaker:
         return said or self._without(messages, noted)
 
     async def _merged(self, made: Sequence[str]) -> str:
-        """One set of notes, made of as many at once as fit a request."""
+        """Merge summaries into one, as many at once as fit a request."""
         made = [part for part in made if part]
         while len(made) > 1:
             if self.failed:
@@ -115,28 +116,28 @@ class NoteTaker:
     async def _one(self, group: Sequence[str]) -> str:
         if len(group) == 1:
             return group[0]
-        asked = _merging(group, focus=self._focus, words=self._words)
+        question = _merging(group, focus=self._focus, words=self._words)
         try:
-            said = "" if self.failed else await self._say(asked)
+            merged = "" if self.failed else await self._say(question)
         except ContextOverflow:
-            said = ""
-        return said or clip_bytes("\n\n".join(group), self._bytes)
+            merged = ""
+        return merged or clip_bytes("\n\n".join(group), self._bytes)
 
     async def _say(self, question: str) -> str:
         try:
-            said = await self._ask(Ask(SYSTEM, question, self._tokens))
+            text = await self._ask(Ask(SYSTEM, question, self._tokens))
         except ContextOverflow:
             raise
         except ProviderError as exc:
             log.warning("notes are made without a model: %s", one_line(str(exc), 300))
             self.failed = True
             return ""
-        return clip_bytes(said.strip(), self._bytes)
+        return clip_bytes(text.strip(), self._bytes)
 
     def _without(self, messages: Sequence[Message], noted: str) -> str:
         half = self._bytes // 2
-        told = digest(messages, half)
-        return "\n".join(part for part in (clip_bytes(noted, half), told) if part)
+        summary = digest(messages, half)
+        return "\n".join(part for part in (clip_bytes(noted, half), summary) if part)
 
     @property
     def _bytes(self) -> int:
@@ -147,17 +148,17 @@ class NoteTaker:
         return int(self._tokens * _WORDS_PER_TOKEN)
 
     def _piece_bytes(self, share: float = _BASE_SHARE, more: int = 0) -> int:
-        """How much one request may be given, so that it and its answer fit the window."""
+        """Return the size of a piece so that request and answer fit the context window."""
         free = self._window - self._tokens - _OWN_TOKENS
         tokens = min(self._window * share, free) / (self._scale * _MARGIN)
         return max(int(tokens * BYTES_PER_TOKEN) - more, 400)
 
     def _written(self, messages: Sequence[Message]) -> list[str]:
-        most = self._piece_bytes(_LEAST_SHARE) // 8  # bytes, where a character has up to four
+        most = self._piece_bytes(_MIN_SHARE) // 8  # in bytes; a character has up to four
         return [_written(message, most) for message in messages]
 
     def _pieces(self, messages: Sequence[Message], before: int) -> Iterator[list[Message]]:
-        """The messages in as few pieces as requests can hold; large ones make smaller pieces."""
+        """Yield the messages in as few pieces as possible; large messages make smaller ones."""
         sizes = [text_bytes(text) + 2 for text in self._written(messages)]
         limit = self._piece_bytes(_share(sizes, self._window), before)
         piece: list[Message] = []
@@ -174,25 +175,25 @@ class NoteTaker:
 
 
 def _share(sizes: Sequence[int], window: int) -> float:
-    """The share of the window for one piece: less where messages are large."""
+    """Return the share of the context window for one piece: less for large messages."""
     average = sum(sizes) / max(len(sizes), 1) / BYTES_PER_TOKEN * _MARGIN / window
     if average <= 0.1:
         return _BASE_SHARE
-    return max(_LEAST_SHARE, _BASE_SHARE - min(average * 2, _BASE_SHARE - _LEAST_SHARE))
+    return max(_MIN_SHARE, _BASE_SHARE - min(average * 2, _BASE_SHARE - _MIN_SHARE))
 
 
 # --- asking ------------------------------------------------------------------------------------
 
 
 def _question(text: str, *, noted: str, focus: str, words: int) -> str:
-    """What a model is asked for notes of a piece of conversation."""
+    """Return the prompt for the summary of a piece."""
     before = _NOTED.format(_fenced(noted, "notes")) if noted else ""
     piece = _TEXT.format(_fenced(text, "conversation"))
     return before + piece + _WANTED.format(words=words) + _focus(focus)
 
 
 def _merging(parts: Sequence[str], *, focus: str, words: int) -> str:
-    """What a model is asked, to make one of several notes."""
+    """Return the prompt for merging summaries."""
     listed = "\n\n".join(f"<notes>\n{_fenced(part, 'notes')}\n</notes>" for part in parts)
     return _PARTS.format(listed) + _WANTED.format(words=words) + _focus(focus)
 
@@ -202,12 +203,12 @@ def _focus(focus: str) -> str:
 
 
 def _fenced(text: str, tag: str) -> str:
-    """A text that cannot end the frame it stands in."""
+    """Escape the closing tag in a text that is put between tags."""
     return text.replace(f"</{tag}", f"< /{tag}")
 
 
 def _written(message: Message, most_chars: int) -> str:
-    """A message as lines of text, each part no longer than this."""
+    """Format a message as lines of text, each part no longer than `most_chars`."""
     who = {"user": "PERSON", "assistant": "ASSISTANT", "tool": "RESULT"}[message.role]
     lines: list[str] = []
     if text := message.text.strip():

@@ -1,8 +1,8 @@
-"""Notes of a conversation as far as no model is needed for them. Pure.
+"""The parts of a summary that need no model. Pure.
 
-Whatever a model writes, three things are seen to here: what a person said with a number, a name
-or an address in it stands there word for word; which files were read and changed, and which tools
-failed, is listed; and when no model answers, there are notes all the same.
+Whatever the model writes, the summary quotes the user's sentences that have a number, a name or
+an address; lists the files that were read and changed and the tools that failed; and exists also
+when no model answers.
 """
 
 import re
@@ -21,7 +21,7 @@ _ENVELOPE = re.compile(r"\[[^\]\n]{0,160}\]\s*")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _EDGES = "()[]{}<>\"'`“”‘’«».,;:!?…*_"
 _MAX_SENTENCE_CHARS = 160
-_MAX_SAID_CHARS = 20_000  # of one message that are looked through
+_MAX_SAID_CHARS = 20_000  # of one message that are searched
 _MAX_FILES, _MAX_FAILURES = 30, 8
 
 
@@ -29,7 +29,7 @@ _MAX_FILES, _MAX_FAILURES = 30, 8
 
 
 def digest(messages: Iterable[Message], most_bytes: int) -> str:
-    """Notes made without a model: who said what, in short."""
+    """Return a summary made without a model: the start of each message."""
     lines: list[str] = []
     for message in messages:
         text = one_line(_plain(message) if message.role == "user" else message.text, 240)
@@ -41,11 +41,11 @@ def digest(messages: Iterable[Message], most_bytes: int) -> str:
 
 
 def clip_bytes(text: str, most_bytes: int) -> str:
-    """A text of at most so many bytes; what is left out is said, in the middle."""
+    """Truncate a text to so many bytes, with a marker in the middle."""
     size = text_bytes(text)
     if size <= most_bytes:
         return text
-    room = max(most_bytes - 64, 0)  # for the words that say so
+    room = max(most_bytes - 64, 0)  # for the marker
     chars = len(text) * room // size
     while text_bytes(clipped := clip_middle(text, chars)) > most_bytes and chars:
         chars = chars * 3 // 4
@@ -53,7 +53,7 @@ def clip_bytes(text: str, most_bytes: int) -> str:
 
 
 def _thinned(lines: Sequence[str], most_bytes: int) -> list[str]:
-    """The first and the last lines, as many as fit: those between matter least."""
+    """Return the first and last lines that fit, with a marker between them."""
     sizes = [text_bytes(line) + 1 for line in lines]
     if sum(sizes) <= most_bytes:
         return list(lines)
@@ -73,7 +73,7 @@ def _thinned(lines: Sequence[str], most_bytes: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which files were read and which were changed, by their tools' arguments."""
+    """The files that were read and changed, by the arguments of tool calls."""
 
     read: tuple[str, ...]
     changed: tuple[str, ...]
@@ -82,9 +82,9 @@ class Files:
 def compose(
     notes: str, messages: Sequence[Message], *, before: str, asked: str, most_bytes: int
 ) -> str:
-    """A summary of at most so many bytes: the notes, and what must not be lost beside them.
+    """Return a summary of at most so many bytes: the notes, and what must not be lost.
 
-    `before` is the summary before this one, `asked` a question that is still being answered.
+    `before` is the previous summary, `asked` a question that is still being answered.
     """
     question = one_line(asked, 1_000) if asked else ""
     tail = f"{_ASKED}\n{question}" if question else ""
@@ -105,7 +105,7 @@ def compose(
 
 
 def files_in(messages: Iterable[Message]) -> Files:
-    """The files that calls name."""
+    """Return the files that calls name."""
     read: dict[str, None] = {}
     changed: dict[str, None] = {}
     for call in (call for message in messages for call in message.calls):
@@ -131,21 +131,21 @@ def _block(title: str, lines: Sequence[str], most_bytes: int) -> str:
 
 
 def _section(summary: str, title: str) -> list[str]:
-    """The lines under one of our own headings in an earlier summary."""
+    """Return the lines under one of our headings in a previous summary."""
     _, found, rest = summary.partition(f"{title}\n")
     lines = rest.partition("\n\n")[0].splitlines() if found else []
     return [line[2:] for line in lines if line.startswith("- ")]
 
 
 def _body(summary: str) -> str:
-    """Notes without the headings that are ours to write."""
+    """Return the notes without our own headings."""
     for title in (_EXACT, _FILES, _FAILED, _ASKED):
         summary = summary.partition(f"\n{title}\n")[0].removeprefix(f"{title}\n")
     return summary.strip()
 
 
 def _exact(messages: Iterable[Message], before: str, notes: str, most_bytes: int) -> list[str]:
-    """What was noted, or said by a person, with something in it that stands nowhere else yet."""
+    """Return the sentences with an exact term that is not in the notes."""
     noted = (line.lstrip("-*# ") for line in _body(before).splitlines())
     lines = dict.fromkeys([*_section(before, _EXACT), *filter(None, map(_around, noted))])
     for message in messages:
@@ -166,7 +166,7 @@ def _exact(messages: Iterable[Message], before: str, notes: str, most_bytes: int
 
 
 def _around(sentence: str) -> str:
-    """A sentence in one line; of a long one, the part with its first mark."""
+    """Return a sentence in one line; of a long one, the part around its first exact term."""
     flat = " ".join(sentence.split())
     if len(flat) <= _MAX_SENTENCE_CHARS:
         return flat
@@ -176,14 +176,14 @@ def _around(sentence: str) -> str:
 
 
 def _plain(message: Message) -> str:
-    """What a person said, without the time and place put before it."""
+    """Return a user message without its envelope."""
     lines = message.text.splitlines()
-    told = "\n".join(line for line in lines if not line.startswith("System: ["))
-    return _ENVELOPE.sub("", told, count=1) if told.startswith("[") else told
+    text = "\n".join(line for line in lines if not line.startswith("System: ["))
+    return _ENVELOPE.sub("", text, count=1) if text.startswith("[") else text
 
 
 def marks_in(text: str) -> Iterator[str]:
-    """Words that cannot be said otherwise: with a digit, an address, a path, a name."""
+    """Yield the words that cannot be paraphrased: with a digit, addresses, paths, names."""
     first = True
     for raw in text.split():
         word = raw.strip(_EDGES)

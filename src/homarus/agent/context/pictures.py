@@ -1,9 +1,9 @@
-"""Pictures that a person only names: paths of image files in a message, shown to the model.
+"""Attach images that a user message only names by their paths.
 
-A path counts when it ends like an image and the reader, who is given and guards what may be read,
-finds an image there; any other path stays the words it is. A question gets its pictures before it
-is saved, so that the transcript holds them. What an older question names, and a model could not
-see then, is read once when the conversation is taken up, and stays as it was read.
+A path counts when it ends like an image and the reader, which guards what may be read, finds an
+image there. A question gets its images before it is saved, so that the transcript has them. Images
+named by older messages, which the model of that time could not see, are read once when the session
+is loaded.
 """
 
 import re
@@ -22,12 +22,12 @@ from homarus.tools.guard import Beneath
 
 MAX_PATHS = 8  # of one message
 MAX_RESTORED = 8  # of all older messages together, the newest
-_MAX_CHARS = 50_000  # of one message that are looked through
+_MAX_CHARS = 50_000  # of one message that are searched
 _MAX_PATH_CHARS = 1_000
 _ENDS = r"\.(?:png|jpe?g|gif|webp)"
 _PATH = re.compile(
     rf"""
-      "([^"\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})"      # in quotes, where blanks may stand
+      "([^"\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})"      # in quotes, where spaces are allowed
     | '([^'\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})'
     | `([^`\n]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})`
     | (?<![^\s(\[<:=,;])([^\s=,;"'`<>()\[\]|]{{1,{_MAX_PATH_CHARS}}}?{_ENDS})(?![\w/.-]*\w)
@@ -37,25 +37,25 @@ _PATH = re.compile(
 _FILE_URL = re.compile(r"file://(?:localhost)?(?=/)", re.IGNORECASE)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
-Read: TypeAlias = Callable[[str], Image | None]  # a path as it was written, or nothing
+Read: TypeAlias = Callable[[str], Image | None]  # None: the path is no readable image
 Named: TypeAlias = Mapping[tuple[int, str], tuple[Image, ...]]  # by a message's time and text
 
 
 def workspace_reader(workspace: Path) -> Read:
-    """Reads images of one folder and nothing else."""
+    """Return a reader for images of one folder only."""
     beneath = Beneath(workspace)
 
     def read(path: str) -> Image | None:
         try:
             return read_image(beneath, path)
         except (ToolError, OSError):
-            return None  # not ours to show, not there, or too large: the words stay words
+            return None  # outside the workspace, missing or too large: the text stays as it is
 
     return read
 
 
 def paths_in(text: str) -> tuple[str, ...]:
-    """What a text names that looks like an image file, each once, in order."""
+    """Return the image paths that a text names, each once, in order."""
     found: dict[str, None] = {}
     for match in _PATH.finditer(text[:_MAX_CHARS]):
         path = match[match.lastindex or 0].strip()
@@ -70,7 +70,7 @@ def paths_in(text: str) -> tuple[str, ...]:
 
 
 def show(question: Message, read: Read) -> Message:
-    """A question with the pictures it names; one that has pictures already stays as it is.
+    """Return a question with the images it names; one that has images stays as it is.
 
     Reads files: not for the event loop.
     """
@@ -79,7 +79,7 @@ def show(question: Message, read: Read) -> Message:
 
 
 def restore(history: Sequence[Message], read: Read) -> Named:
-    """The pictures that older questions name. Reads files: not for the event loop."""
+    """Load the images that older messages name. Reads files: not for the event loop."""
     named: dict[tuple[int, str], tuple[Image, ...]] = {}
     left = MAX_RESTORED
     for message in reversed(history):
@@ -92,7 +92,7 @@ def restore(history: Sequence[Message], read: Read) -> Named:
 
 
 def name_of(message: Message) -> tuple[int, str]:
-    """What `Named` knows a message by."""
+    """Return the key of a message in `NamedImages`."""
     return message.at_ms, message.text
 
 

@@ -1,8 +1,8 @@
-"""Pruning: old tool results made small in what is sent, never in the transcript. Pure.
+"""Pruning: shrink old tool results in what is sent, never in the transcript. Pure.
 
-Done only when the vendor's cache of the conversation is cold anyway: a prompt that changes in the
-middle is paid for anew from there on. What was cut stays cut, and nothing else is, until the next
-such moment: between two of them the prompt only grows at its end.
+Done only when the vendor's prompt cache is cold anyway: a prompt that changes in the middle is
+charged in full from there on. Pruned results stay pruned, and no others are added until the next
+such moment: in between, the prompt only grows at its end.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,16 +17,16 @@ from homarus.policy.decide import Rules, decide
 from homarus.policy.groups import expand
 from homarus.sessions.transcript import is_injected
 
-# The vendor whose cache is paid for: there pruning is on unless it was switched off.
+# The provider that charges for cache writes: pruning is on by default there.
 CACHING = "anthropic"
 _CACHING_TTL, _TTL = "1h", "5m"
 
-Mark = tuple[str, int]  # a result: its call's id and its time
+Mark = tuple[str, int]  # call id and time of a result
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Which results are sent cut, and how."""
+    """Which results are sent trimmed or cleared."""
 
     trimmed: frozenset[Mark] = frozenset()
     cleared: frozenset[Mark] = frozenset()
@@ -39,12 +39,12 @@ NO_CUTS = Cuts()
 
 
 def applies(rules: ContextPruning, provider: str) -> bool:
-    """Whether anything is pruned for this provider."""
+    """Return whether pruning is on for this provider."""
     return (rules.mode or ("cache-ttl" if provider == CACHING else "off")) == "cache-ttl"
 
 
 def is_due(rules: ContextPruning, messages: Sequence[Message], now_ms: int) -> bool:
-    """Whether the vendor has forgotten the conversation: its last answer is older than the TTL."""
+    """Return whether the vendor's cache has expired: the last answer is older than the TTL."""
     ttl_ms = parse_duration_ms(rules.ttl or (_TTL if rules.mode else _CACHING_TTL), "m")
     last = next(
         (m for m in reversed(messages) if m.role == "assistant" and not is_injected(m)), None
@@ -55,7 +55,7 @@ def is_due(rules: ContextPruning, messages: Sequence[Message], now_ms: int) -> b
 def prune(
     messages: Sequence[Message], rules: ContextPruning, window: int, before: Cuts = NO_CUTS
 ) -> Cuts:
-    """What to cut from now on: what was cut before, and what is old and large by now."""
+    """Return the results to prune: those pruned before, and those that are old and large now."""
     old = list(_old(messages, rules))
     room = window * BYTES_PER_TOKEN
     if not old or room <= 0:
@@ -83,7 +83,7 @@ def prune(
 
 
 def cut(message: Message, cuts: Cuts, rules: ContextPruning) -> Message:
-    """A message as it is sent; the very same object when nothing of it is cut."""
+    """Return a message as it is sent; the same object when nothing is pruned."""
     if message.role != "tool" or not cuts:
         return message
     result, name = _result(message), mark(message)
@@ -97,12 +97,12 @@ def cut(message: Message, cuts: Cuts, rules: ContextPruning) -> Message:
 
 
 def mark(message: Message) -> Mark:
-    """A result's name: the same however often the transcript is read."""
+    """Return the key of a result, which is the same however often the transcript is read."""
     return _result(message).call_id, message.at_ms
 
 
 def _trimmed(text: str, rules: ContextPruning) -> str:
-    """In the original's words: a transcript's reader may know them."""
+    """Trim a text, with OpenClaw's marker, which readers of transcripts may match."""
     head, tail = rules.soft_trim.head_chars, rules.soft_trim.tail_chars
     if head + tail >= len(text):
         return text
@@ -112,7 +112,7 @@ def _trimmed(text: str, rules: ContextPruning) -> str:
 
 
 def _old(messages: Sequence[Message], rules: ContextPruning) -> Iterator[Message]:
-    """Results between the first question and the last answers, of tools that may be cut."""
+    """Yield results between the first question and the last answers, of prunable tools."""
     start = next((n for n, m in enumerate(messages) if m.role == "user"), len(messages))
     stop = _protected(messages, rules.keep_last_assistants)
     names = Rules(expand(rules.tools.allow), deny=expand(rules.tools.deny))
@@ -129,7 +129,7 @@ def _old(messages: Sequence[Message], rules: ContextPruning) -> Iterator[Message
 
 
 def _protected(messages: Sequence[Message], kept: int) -> int:
-    """Where the last answers begin; with fewer of them than are kept, everything is protected."""
+    """Return where the last answers start; 0 when there are fewer of them than are kept."""
     if not kept:
         return len(messages)
     for at in range(len(messages) - 1, -1, -1):

@@ -1,14 +1,14 @@
-"""From a session's messages to what is sent. Pure, and byte for byte the same every time.
+"""Render a session's messages as they are sent. Pure, and byte for byte the same every time.
 
-    view = render(session.messages, frame, view, now_ms)   # before each request
-    Request(model, system, view.messages, tools)
+    rendered = render(session.messages, params, rendered, now_ms)   # before each request
+    ModelRequest(model, system, rendered.messages, tools)
 
-What is broken is mended, results that are far too long are cut, turns beyond the limit and old
-results are left out. A request is the one before it with something added at its end: whatever
-would change its middle waits for the moments when the prompt is new anyway (another model, a
-compaction, a cold cache, a step of the turn limit). That keeps the vendor's cache of it warm.
+Broken messages are sanitized, very long results truncated, turns beyond the limit and old results
+left out. A request is the previous one with something appended: a change in the middle waits
+until the prompt is new anyway (another model, a compaction, a cold cache, a step of the turn
+limit). That keeps the vendor's prompt cache valid.
 
-A view is extended, not made anew: a request in a long conversation costs what it adds.
+A rendering is extended, not repeated: a request in a long session costs what it adds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ from homarus.core.message import Json, Message
 from homarus.core.value import dataclass
 from homarus.sessions.transcript import is_injected, pair_calls, summary_in
 
-WARN_BELOW, REFUSE_BELOW = 32_000, 16_000  # tokens of a window
-_RESULT_SHARE = 0.3  # of the window, for the results of one answer's calls together
+WARN_BELOW, REFUSE_BELOW = 32_000, 16_000  # context window in tokens
+_RESULT_SHARE = 0.3  # of the window, for all results of one message's calls
 _MAX_RESULT_CHARS, _MIN_RESULT_CHARS = 400_000, 200
 _STEP = 4  # a turn limit leaves out a quarter of its turns at once
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a rendering depends on beside the messages.
+    """What a rendering depends on, apart from the messages.
 
-    `fixed` guesses the tokens of the system prompt and the tools; `pruning` None: nothing is cut.
+    `fixed` estimates the tokens of the system prompt and the tools; `pruning` None: no pruning.
     """
 
     model: str
@@ -48,24 +48,24 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A conversation as it is sent, and what the next view of it goes on from."""
+    """The messages as they are sent, and the state that the next rendering continues from."""
 
     messages: tuple[Message, ...] = ()
-    guess: int = 0  # tokens, with the frame's fixed part
+    guess: int = 0  # tokens, with the fixed part
     measured: Measured | None = None
     frame: Frame = Frame("", 0)
-    head: Message | None = None  # the conversation's first message, and
-    start: int = 0  # the first that is not left out
+    head: Message | None = None  # the session's first message
+    start: int = 0  # the index of the first message that is sent
     cuts: Cuts = NO_CUTS
-    since_ms: int = -1  # older answers tell of another prompt than this one
-    settled: int = 0  # so many messages of the conversation can no longer change,
-    last: Message | None = None  # up to this one,
-    sent: tuple[Message, ...] = ()  # are sent as these,
-    sent_guess: int = 0  # and guessed at so many tokens
+    since_ms: int = -1  # answers before this time measured another prompt
+    settled: int = 0  # how many messages of the session can no longer change
+    last: Message | None = None  # the last of them
+    sent: tuple[Message, ...] = ()  # how they are sent
+    sent_guess: int = 0  # their estimate in tokens
 
     @property
     def tokens(self) -> int:
-        """What a request with this view will count, rather too many than too few."""
+        """The expected count of a request with these messages, with a margin."""
         return expected(self.guess, self.measured)
 
 
@@ -73,7 +73,7 @@ NO_VIEW: Final = View()
 
 
 def render(history: Sequence[Message], frame: Frame, view: View, now_ms: int) -> View:
-    """The conversation as it is sent now; `view` is how it was sent before."""
+    """Render the messages; `view` is the previous rendering."""
     if not history or view.head != history[0]:
         view = NO_VIEW
     start = first_turn(history, frame.max_turns)
@@ -97,7 +97,7 @@ def _goes_on(view: View, history: Sequence[Message], frame: Frame, start: int, c
 def _begin(
     before: View, history: Sequence[Message], frame: Frame, *, start: int, cuts: Cuts, now_ms: int
 ) -> View:
-    """A prompt that is new from its first message on."""
+    """Start a prompt that is new from its first message on."""
     summary = [m for m in history[:1] if summary_in(m)]
     sent = tuple(_ready(summary, frame, cuts)) if start else ()
     same_model = before.frame.model == frame.model
@@ -132,7 +132,7 @@ def _extend(view: View, history: Sequence[Message], frame: Frame) -> View:
 
 
 def _last_opener(history: Sequence[Message]) -> int:
-    """Everything before this message is settled: each call there has its result or never will."""
+    """Return the message before which all is settled: each call has its result or never will."""
     for at in range(len(history) - 1, -1, -1):
         if history[at].role != "tool" and not is_injected(history[at]):
             return at
@@ -142,12 +142,12 @@ def _last_opener(history: Sequence[Message]) -> int:
 def _weigh(
     view: View, messages: Sequence[Message], guess: int, measured: Measured | None
 ) -> tuple[int, Measured | None]:
-    """The guess with these messages, and what their answers tell of the prompts before them."""
+    """Return the estimate with these messages, and the newest measurement among them."""
     for message in messages:
         origin = message.origin
-        told = origin.usage.prompt if origin and origin.model == view.frame.model else 0
-        if told > 0 and message.at_ms > view.since_ms:
-            measured = Measured(guess, told)
+        counted = origin.usage.prompt if origin and origin.model == view.frame.model else 0
+        if counted > 0 and message.at_ms > view.since_ms:
+            measured = Measured(guess, counted)
         guess += message_tokens(message)
     return guess, measured
 
@@ -156,7 +156,7 @@ def _weigh(
 
 
 def turn_limit(channels: Mapping[str, Json], key: str) -> int:
-    """How many turns of this conversation are sent, by the channel's settings; 0: all."""
+    """Return how many turns of a session are sent, by its channel's settings; 0: all."""
     parsed = parse_agent_key(thread_parent(key) or key)
     parts = parsed.rest.split(":") if parsed else []
     settings = channels.get(parts[0]) if len(parts) >= 3 else None
@@ -177,10 +177,9 @@ def _limit(settings: Json, name: str) -> int:
 
 
 def first_turn(history: Sequence[Message], max_turns: int) -> int:
-    """Where the turns begin that are sent; a summary counts for none and is always sent.
+    """Return where the turns start that are sent; a summary is always sent and does not count.
 
-    The limit is kept by leaving out several turns at once, now and then: to leave out one each
-    time would make every prompt a new one.
+    Several turns are left out at once: leaving out one each time would make every prompt a new one.
     """
     if max_turns <= 0:
         return 0
@@ -196,17 +195,17 @@ def first_turn(history: Sequence[Message], max_turns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether a model's window is enough to work with."""
+    """Whether a model's context window is large enough."""
 
     verdict: Literal["ok", "tight", "refused"]
     why: str = ""
 
 
 def check_window(window: int, fixed: int) -> Fit:
-    """A window is too small when the instructions alone take half of one that is small anyway."""
+    """Refuse a small window when the instructions alone take half of it."""
     if window < REFUSE_BELOW and fixed * 2 > window:
-        told = f"its window holds {window:,} tokens, and the instructions alone need {fixed:,}"
-        return Fit("refused", told)
+        counted = f"its window holds {window:,} tokens, and the instructions alone need {fixed:,}"
+        return Fit("refused", counted)
     if window < WARN_BELOW:
         return Fit("tight", f"its window holds only {window:,} tokens")
     return Fit("ok")
@@ -216,7 +215,7 @@ def check_window(window: int, fixed: int) -> Fit:
 
 
 def _ready(messages: Sequence[Message], frame: Frame, cuts: Cuts) -> list[Message]:
-    """Whole exchanges as they are sent; a message that needs no change is the same object."""
+    """Return complete turns as they are sent; an unchanged message is the same object."""
     ready: list[Message] = []
     calls = 1
     for message in pair_calls([m for m in messages if is_whole(m)]):
@@ -238,6 +237,6 @@ def _illustrated(message: Message, pictures: Named | None) -> Message:
 
 
 def most_chars(window: int, calls: int = 1) -> int:
-    """How long one of the results of so many calls may be."""
+    """Return how long a result may be when there are so many calls."""
     chars = int(window * BYTES_PER_TOKEN * _RESULT_SHARE / calls)
     return min(max(chars, _MIN_RESULT_CHARS), _MAX_RESULT_CHARS)

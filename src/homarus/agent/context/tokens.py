@@ -1,7 +1,7 @@
-"""How many tokens something will count: a guess from its bytes, held to what vendors counted.
+"""Estimate how many tokens something counts, calibrated by the counts of vendors.
 
-A token is about four bytes of UTF-8, in any script. An answer tells what its prompt really
-counted; from then on guesses are scaled by how wrong the last one was. Pure.
+A token is about four bytes of UTF-8, in any script. An answer reports the true count of its
+prompt; from then on estimates are scaled by the last error. Pure.
 """
 
 import json
@@ -13,57 +13,57 @@ from homarus.core.value import dataclass
 from homarus.providers.base import Request, ToolSpec
 
 BYTES_PER_TOKEN = 4
-IMAGE_BYTES = 8_000  # what an image weighs beside text
-_EACH = 16  # of a message: its role and its frame
-_UNMEASURED = 1.2  # a guess that nothing has confirmed is taken with this margin,
-_MEASURED = 1.05  # one that was scaled with this
-_LEAST, _MOST = 0.5, 4.0  # no vendor's count is further from a guess than this
+IMAGE_BYTES = 8_000  # the size of an image, in bytes of text
+_EACH = 16  # per message: its role and framing
+_UNMEASURED = 1.2  # margin of an estimate without a measurement,
+_MEASURED = 1.05  # and of a scaled one
+_MIN_SCALE, _MAX_SCALE = 0.5, 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a prompt was guessed at, and what the vendor counted."""
+    """The estimate of a prompt, and the vendor's count of it."""
 
     guess: int
     counted: int
 
 
 def expected(guess: int, measured: Measured | None = None) -> int:
-    """What a request of this guess will count, rather too many than too few."""
+    """Scale an estimate to the expected count, with a margin."""
     if measured is None or measured.guess <= 0 or measured.counted <= 0:
         return math.ceil(guess * _UNMEASURED)
-    scale = min(max(measured.counted / measured.guess, _LEAST), _MOST)
+    scale = min(max(measured.counted / measured.guess, _MIN_SCALE), _MAX_SCALE)
     return math.ceil(guess * scale * _MEASURED)
 
 
 def tokens_in(text: str) -> int:
-    """A guess at a text."""
+    """Estimate the tokens of a text."""
     return -(-text_bytes(text) // BYTES_PER_TOKEN)
 
 
 def message_tokens(message: Message) -> int:
-    """A guess at a message."""
+    """Estimate the tokens of a message."""
     return -(-message_bytes(message) // BYTES_PER_TOKEN)
 
 
 def fixed_tokens(system: str, tools: Iterable[ToolSpec]) -> int:
-    """What comes with every request: the system prompt and the tools."""
+    """Estimate the system prompt and the tools, which come with every request."""
     return tokens_in(system) + sum(tokens_in(_spec(tool)) for tool in tools)
 
 
 def request_tokens(request: Request) -> int:
-    """What a whole request will count, rather too many than too few."""
+    """Estimate a complete request, with a margin."""
     messages = sum(map(message_tokens, request.messages))
     return expected(fixed_tokens(request.system, request.tools) + messages)
 
 
 def message_bytes(message: Message) -> int:
-    """What a message weighs: its text in UTF-8, and so much for each image."""
+    """Return the size of a message: its text in UTF-8, and a fixed size per image."""
     return _EACH + sum(map(_part_bytes, message.parts))
 
 
 def text_bytes(text: str) -> int:
-    """The length of a text in UTF-8."""
+    """Return the length of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 

@@ -1,11 +1,11 @@
-"""The system prompt: pure, and byte for byte the same from turn to turn.
+"""Assemble the system prompt: pure, and byte for byte the same from turn to turn.
 
     prompt = make_prompt(facts, profile_of(model.window, calls_tools=model.calls_tools))
-    prompt.text                        # what the model is told before the conversation
-    make_report(prompt, place, …)      # what it is made of
+    prompt.text                        # the system prompt
+    make_report(prompt, place, …)      # its sizes
 
-Small models get a short one: little of the files, no list of tools; the embedded one gets a few
-sentences and no tools at all.
+Models with a small window get a short prompt: less of the files, no list of tools; the embedded
+one gets a few sentences and no tools.
 """
 
 import json
@@ -28,16 +28,16 @@ from homarus.providers.base import ToolSpec
 
 Profile: TypeAlias = Literal["full", "small", "embedded"]
 
-# Below this many tokens a model gets the small prompt.
+# A model with a smaller context window, in tokens, gets the small prompt.
 SMALL_WINDOW: Final = 16_000
-# Of a small window, in characters per token of it: the files, and the tools with their schemas.
+# Characters per token of a small window: for the files, and for the tools with their schemas.
 _FILES_SHARE, _TOOLS_SHARE = 0.3, 1.0
 _ONE_FILE = 3  # in a small prompt no file gets more than a third
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of a prompt."""
+    """One section of a prompt."""
 
     name: str
     text: str
@@ -45,7 +45,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A system prompt and what it was made of."""
+    """A system prompt, and the facts and sections it is made of."""
 
     facts: Facts
     profile: Profile
@@ -54,19 +54,19 @@ class Prompt:
 
 
 def mode_for(kind: Kind) -> Mode:
-    """How much a conversation's prompt tells: who works for an agent gets the minimum."""
+    """Return the prompt mode: minimal for sub-agents, cron jobs and hooks."""
     return "minimal" if kind in {"subagent", "cron", "hook"} else "full"
 
 
 def profile_of(window: int, *, calls_tools: bool) -> Profile:
-    """How much a model can take, by the window the catalog gives it."""
+    """Return the prompt profile by the model's context window."""
     if window >= SMALL_WINDOW:
         return "full"
     return "small" if calls_tools else "embedded"
 
 
 def make_prompt(facts: Facts, profile: Profile = "full") -> Prompt:
-    """What the model is told before the conversation."""
+    """Return the system prompt."""
     if profile == "embedded":
         written = [Section("Identity", _embedded(facts))]
     else:
@@ -97,7 +97,7 @@ def _embedded(facts: Facts) -> str:
 
 
 def files_room(profile: Profile, max_chars: int, total_chars: int, window: int) -> tuple[int, int]:
-    """How many characters one file, and all files, may take."""
+    """Return the character limits for one workspace file and for all of them."""
     if profile == "embedded":
         return 0, 0
     if profile == "small":
@@ -108,7 +108,7 @@ def files_room(profile: Profile, max_chars: int, total_chars: int, window: int) 
 
 
 def fitting_tools(tools: Sequence[ToolSpec], profile: Profile, window: int) -> tuple[ToolSpec, ...]:
-    """The tools a model can be given: all, or for a small window the usual ones that fit it."""
+    """Return all tools, or for a small window those that fit it, in order of preference."""
     if profile == "full":
         return tuple(tools)
     if profile == "embedded":
@@ -124,7 +124,7 @@ def fitting_tools(tools: Sequence[ToolSpec], profile: Profile, window: int) -> t
 
 
 def schema_chars(spec: ToolSpec) -> int:
-    """How long a tool's schema is as JSON."""
+    """Return the length of a tool's schema as JSON."""
     return len(json.dumps(spec.parameters, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -132,7 +132,7 @@ def schema_chars(spec: ToolSpec) -> int:
 
 
 def make_report(prompt: Prompt, place: Place, max_chars: int, total_chars: int) -> PromptReport:
-    """What the prompt is made of; the limits are those of the workspace's files."""
+    """Return the sizes of a prompt; the limits are those of the workspace files."""
     facts = prompt.facts
     sections = tuple(SectionShare(part.name, len(part.text)) for part in prompt.sections)
     shown = {part.name for part in sections}

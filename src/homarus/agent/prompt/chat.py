@@ -1,21 +1,25 @@
-"""The chat that a run is for, by the config: what is told of it, and which tools it has. Pure."""
+"""The settings of the chat that a run answers: prompt text, tool rules, citations. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
 from homarus.agent.prompt.facts import Citations
+from homarus.agent.prompt.injection import kind_of
 from homarus.config.schema import Config
+from homarus.core.channel_traits import FindTraits
 from homarus.core.keys import chat_type_in, is_subagent
-from homarus.core.message import Address
+from homarus.core.message import Address, Inbound
 from homarus.core.value import dataclass
 from homarus.policy.decide import Rules, decide
+from homarus.sessions.last_route import last_chat
+from homarus.sessions.session import Session
 from homarus.tools.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """What holds in one chat. `rules` come on top of the agent's own: every one must allow."""
+    """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool."""
 
     told: str = ""
     reactions: Literal["", "minimal", "extensive"] = ""
@@ -23,7 +27,7 @@ class Chat:
     citations: Citations = "auto"
 
     def tools(self, of_agent: Registry) -> Registry:
-        """The tools there are; of what is denied here, the agent is not even told."""
+        """Return the tools that the chat's rules do not deny."""
         if not self.rules:
             return of_agent
         return of_agent.where(lambda tool: decide(tool.name, *self.rules).action != "deny")
@@ -34,15 +38,21 @@ _NO_MEMORY: Final = Rules(deny=("memory_*",))
 
 
 def chat_of(
-    config: Config, here: Address, senders: Sequence[str] = (), *, group: bool, parent: str = ""
+    config: Config,
+    here: Address,
+    senders: Sequence[str] = (),
+    *,
+    find_traits: FindTraits,
+    group: bool,
+    parent: str = "",
 ) -> Chat:
-    """What is set for a chat. `senders` are those whose words are answered, if they are known.
+    """Return the settings of a chat. `senders` are the senders of the messages, if known.
 
-    Where several ask at once, what one of them may not use is not used.
+    When several senders are answered at once, the rules of all of them hold.
     """
     if here.channel not in config.channels:
         return NO_CHAT
-    from homarus.config.channels import common  # for who has channels
+    from homarus.config.channels import common  # only for config files that name channels
     from homarus.policy.room import find_room, tool_rules
 
     settings = common(config, here.channel, here.account)
@@ -50,23 +60,23 @@ def chat_of(
     chat = Chat(reactions=level if level in ("minimal", "extensive") else "")
     if not group:
         return chat
-    room = find_room(settings, here, parent)
-    told = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
-    rules = [tool_rules(room, here.channel, sender) for sender in senders or ("",)]
+    room = find_room(settings, here, find_traits, parent=parent)
+    prompts = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
+    rules = [tool_rules(room, here.channel, sender, find_traits) for sender in senders or ("",)]
     return Chat(
-        "\n\n".join(text for text in told if text),
+        "\n\n".join(text for text in prompts if text),
         chat.reactions,
         tuple(dict.fromkeys(each for each in rules if each)),
     )
 
 
 def with_memory(chat: Chat, config: Config, key: str, channel: str, *, group: bool) -> Chat:
-    """The chat, and whether an agent has its memory there.
+    """Return the chat with the memory rule and the citations that hold there.
 
-    Who works for an agent has none, nor who is kept away by the scope. In groups nobody names
-    files, unless that is wished.
+    Sub-agents and chats outside the memory scope have no memory tools. By default answers in groups
+    do not cite files.
     """
-    from homarus.memory.scope import may_search  # with the first run
+    from homarus.memory.scope import may_search  # only when a run starts
 
     settings = None
     if config.memory:
@@ -80,3 +90,25 @@ def with_memory(chat: Chat, config: Config, key: str, channel: str, *, group: bo
         return replace(chat, rules=(*chat.rules, _NO_MEMORY))
     wish: Citations = settings.citations if settings else "auto"
     return replace(chat, citations="off" if wish == "auto" and kind != "direct" else wish)
+
+
+def session_chat_context(
+    config: Config,
+    session: Session,
+    inbounds: Sequence[Inbound] = (),
+    *,
+    find_traits: FindTraits,
+) -> Chat:
+    """Return the settings of the chat the messages came from, else of the session's last chat."""
+    group = kind_of(session.key) == "group"
+    if not inbounds or inbounds[0].address.channel not in config.channels:
+        address = last_chat(session.record.data)
+        chat = chat_of(config, address, find_traits=find_traits, group=group)
+    else:
+        group = group or any(one.occasion.kind != "direct" for one in inbounds)
+        senders, parent = [one.sender for one in inbounds], inbounds[0].occasion.parent
+        address = inbounds[0].address
+        chat = chat_of(
+            config, address, senders, find_traits=find_traits, group=group, parent=parent
+        )
+    return with_memory(chat, config, session.key, address.channel, group=group)

@@ -1,8 +1,8 @@
-"""Puts a conversation's system prompt together: reads the workspace, gathers the facts.
+"""Compose a session's system prompt: read the workspace files, collect the facts.
 
     prompt = composer.compose(agent, key, model, tools)
 
-Hooks that replace files stand between the two steps:
+With hooks that may replace files:
 
     files = await composer.hooked_files(agent, key, hooks)
     prompt = composer.compose(agent, key, model, tools, files=files)
@@ -56,7 +56,7 @@ class _Made:
 
 
 class Composer:
-    """Makes prompts; one that would be the same is not made again."""
+    """Composes prompts, and caches them by session and by kind of session."""
 
     def __init__(self) -> None:
         self._reader = Reader()
@@ -66,11 +66,11 @@ class Composer:
         self._system = f"{platform.system()} {platform.machine()}".strip()
 
     def files(self, agent: Agent, key: str) -> tuple[WorkspaceFile, ...]:
-        """The workspace files that a conversation sees, as they are on disk."""
+        """Return the workspace files for a session as they are on disk."""
         return self._reader.load(agent.workspace, names_for(kind_of(key)))
 
     async def hooked_files(self, agent: Agent, key: str, hooks: Hooks) -> tuple[WorkspaceFile, ...]:
-        """The same as hooks leave them."""
+        """Return the workspace files for a session after the `agent_bootstrap` hook."""
         files = self.files(agent, key)
         if hooks.is_empty:
             return files
@@ -89,7 +89,7 @@ class Composer:
         extra: str = "",
         chat: Chat = NO_CHAT,
     ) -> Prompt:
-        """The prompt of a conversation. `entry` is its session's record, `extra` a caller's own."""
+        """Return a session's prompt. `entry` is the session's entry, `extra` the caller's text."""
         found = self.files(agent, key) if files is None else files
         kind = kind_of(key)
         profile = profile_of(model.window, calls_tools=model.calls_tools)
@@ -121,21 +121,21 @@ class Composer:
         return self._keep(key, made)
 
     def _keep(self, key: str, made: _Made) -> Prompt:
-        """Remember a session's prompt; most share theirs with the others of their kind."""
+        """Cache a session's prompt; most sessions of one kind share theirs."""
         if len(self._made) >= _MAX_KEPT and key not in self._made:
             self._made.clear()
         self._made[key] = made
         return made.prompt
 
     def report(self, place: Place) -> PromptReport:
-        """The figures of a conversation's newest prompt, which was composed here."""
+        """Return the report of the prompt that was last composed for a session."""
         made = self._made[place.session_key]
         if made.report is None:
             made.report = make_report(made.prompt, place, *made.limits)
         return replace(made.report, place=place)
 
     def news(self, place: Place, data: Mapping[str, Json]) -> dict[str, Json]:
-        """What changes in a session's record: its newest prompt's report, if it says otherwise."""
+        """Return the change of a session's entry: the report of its prompt, if it differs."""
         if place.session_key not in self._made:
             return {}
         report = self.report(place)
@@ -144,7 +144,7 @@ class Composer:
 
 
 def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:
-    """What the agent is called: by its owner's config, else by itself."""
+    """Return the agent's name: from the config, else from IDENTITY.md."""
     if agent.is_named:
         return agent.name
     own = next((file.text for file in files if file.name == FILE and not file.missing), "")

@@ -1,7 +1,7 @@
 """Daily notes: `memory/YYYY-MM-DD.md`, one file a day.
 
-A new conversation begins with those of today and yesterday, once, under a budget; afterwards they
-are there to be searched.
+A new session starts with the notes of today and yesterday, within a budget; later they are found
+by memory search.
 """
 
 from datetime import date, timedelta
@@ -12,21 +12,21 @@ from homarus.agent.prompt.files import read_text
 from homarus.agent.prompt.injection import is_private, kind_of
 
 NOTES_CHARS: Final = 4_000
-_NEWEST_SHARE = 0.6  # of the room, when there are older ones
+_NEWEST_SHARE = 0.6  # of the budget, when there are older notes
 
 
 def opening_notes(workspace: Path, key: str, today: date, max_chars: int = NOTES_CHARS) -> str:
-    """What a new conversation begins with: the last two days' notes, if it is a private one.
+    """Return the notes of the last two days for a new private session, else "".
 
-    A person's chat has notes of its own beside. The newest lines are kept when they are too many.
+    A person's chat has notes of its own as well. The newest lines are kept when there are too many.
     """
     if not is_private(kind_of(key)):
         return ""
-    from homarus.memory.view import PRIVATE, audience_of, day_note  # with the first conversation
+    from homarus.memory.view import PRIVATE, audience_of, day_note  # only for a new session
 
     days = [(today - timedelta(days=back)).isoformat() for back in (1, 0)]
-    heard = dict.fromkeys((PRIVATE, audience_of(key)))
-    names = [day_note(day, audience) for day in days for audience in heard]
+    audiences = dict.fromkeys((PRIVATE, audience_of(key)))
+    names = [day_note(day, audience) for day in days for audience in audiences]
     notes = [note for name in names if (note := _note(workspace, name))]
     kept, left = list[str](), max_chars
     while notes:
@@ -45,7 +45,7 @@ def _note(workspace: Path, name: str) -> str:
 
 
 def _tail(text: str, max_chars: int) -> str:
-    """The end of a note, from the start of a line, under its name."""
+    """Return the end of a note from the start of a line, under its name."""
     if len(text) <= max_chars:
         return text
     name, _, lines = text.partition("\n")
@@ -58,7 +58,7 @@ def _tail(text: str, max_chars: int) -> str:
 
 
 def _is_missing(path: Path) -> bool:
-    """Whether there is surely nothing; who may not look is told so by `read_text`."""
+    """Whether there is certainly no file; a permission error is left to `read_text`."""
     try:
         path.lstat()
     except OSError as exc:

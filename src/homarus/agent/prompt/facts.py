@@ -1,4 +1,4 @@
-"""The facts a system prompt is made of: values, gathered by `composer`, told by `sections`."""
+"""The facts that a system prompt is made of: `composer` collects, `sections` formats them."""
 
 from typing import Literal, TypeAlias
 
@@ -12,7 +12,7 @@ Citations: TypeAlias = Literal["auto", "on", "off"]
 
 @dataclass(frozen=True, slots=True)
 class SkillBlock:
-    """A skill as the list shows it: the text between its tags."""
+    """A skill in the prompt's list: the text between its tags."""
 
     name: str
     text: str
@@ -20,7 +20,7 @@ class SkillBlock:
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Where commands run when they do not run on this machine itself."""
+    """The sandbox that commands run in."""
 
     workdir: str
     access: Literal["none", "ro", "rw"] = "rw"
@@ -30,7 +30,7 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The group a conversation belongs to. `always`: it hears every message, not only its name."""
+    """The group of a session. `always`: every message starts a run, not only mentions."""
 
     channel: str
     always: bool = False
@@ -38,7 +38,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything a prompt is made of. Nothing here may change from turn to turn by itself."""
+    """Everything a prompt is made of. No value may change from turn to turn by itself."""
 
     name: str
     agent: str
@@ -57,7 +57,7 @@ class Facts:
     reply_tags: bool = False
     voice: str = ""
     group: Group | None = None
-    extra: str = ""  # what a caller adds for this conversation
+    extra: str = ""  # the caller's text for this session
     heartbeat: bool = False
     reactions: Literal["", "minimal", "extensive"] = ""
     reasoning_tags: bool = False
@@ -66,5 +66,5 @@ class Facts:
     system: str = ""
 
     def has(self, *names: str) -> bool:
-        """Whether one of these tools is there."""
+        """Return whether one of these tools is available."""
         return any(spec.name in names for spec in self.tools)

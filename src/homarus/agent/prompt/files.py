@@ -1,7 +1,7 @@
-"""Reading a workspace's files, for the prompt and for clients; writing them for clients.
+"""Read the workspace files, for the prompt and for clients; write them for clients.
 
-Nothing outside the workspace is ever read: a link that leads out is told, not followed. What
-cannot be read, or is not text, becomes one line that says so, and the turn goes on.
+Nothing outside the workspace is read: a link that leads out is reported, not followed. A file that
+cannot be read, or is not text, becomes one line that says so, and the run continues.
 """
 
 import codecs
@@ -21,10 +21,10 @@ from homarus.core.value import dataclass
 from homarus.tools.guard import Beneath
 
 MAX_BYTES: Final = 4_000_000  # of a file that clients write
-# Of a larger file only the ends are read: no prompt holds more.
+# Of a larger file only the ends are read: no prompt includes more.
 _WHOLE_BYTES, _HEAD_BYTES, _TAIL_BYTES = 1_000_000, 600_000, 300_000
 _TRIES = 3  # to read a file that is being changed
-_FRESH_NS = 50_000_000  # a file this new may change once more without looking different
+_FRESH_NS = 50_000_000  # a change this recent may be followed by one with the same timestamp
 _MAX_KEPT = 512
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
                 (codecs.BOM_UTF16_BE, "utf-16-be"))  # fmt: skip
@@ -32,7 +32,7 @@ _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file of the workspace as clients see it. `updated_ms` 0: it is not there."""
+    """A workspace file as clients see it. `updated_ms` 0: it does not exist."""
 
     name: str
     path: Path
@@ -49,24 +49,24 @@ class FileState:
 class _Kept:
     stamp: tuple[int, ...]
     file: WorkspaceFile
-    settled: bool  # it was old when it was read
+    settled: bool  # it had not just been changed when it was read
 
 
 class Reader:
-    """Reads the files for the prompt, again only when they changed."""
+    """Reads the files of the prompt, and caches them until they change."""
 
     def __init__(self) -> None:
         self._read: dict[str, _Kept] = {}
 
     def load(self, workspace: Path, names: Sequence[str] = ORDER) -> tuple[WorkspaceFile, ...]:
-        """The files of these names that are there, and those that should be."""
+        """Return the existing files of these names, and the missing ones that are expected."""
         try:
             is_folder = S_ISDIR(workspace.stat().st_mode)
         except OSError:
             is_folder = False
         if not is_folder:
             raise unusable(workspace, None)
-        folder = str(workspace)  # done for every turn: joining Paths costs more than looking
+        folder = str(workspace)  # called for every run: joining Paths costs more than lstat
         found: list[WorkspaceFile] = []
         seen: set[tuple[int, int]] = set()
         for name in names:
@@ -88,7 +88,7 @@ class Reader:
     def _file(self, workspace: Path, name: str, path: str, status: os.stat_result) -> WorkspaceFile:
         stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
         kept = self._read.get(path)
-        # What a link leads to can change without the link: it is read every time.
+        # The target of a link can change without the link: it is not cached.
         if kept and kept.settled and kept.stamp == stamp and not S_ISLNK(status.st_mode):
             return kept.file
         settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS
@@ -101,7 +101,7 @@ class Reader:
 
 
 def _file_id(workspace: Path, name: str, status: os.stat_result) -> tuple[int, int]:
-    """Which file a name leads to: two names may lead to one."""
+    """Return which file a name leads to: two names may lead to one."""
     if S_ISLNK(status.st_mode):
         with suppress(ToolError):
             status = Beneath(workspace).stat(name)
@@ -109,25 +109,25 @@ def _file_id(workspace: Path, name: str, status: os.stat_result) -> tuple[int, i
 
 
 def read_text(workspace: Path, name: str) -> tuple[str, int]:
-    """A file's text, or a line that says why there is none; and its whole length.
+    """Return a file's text, or a line that says why there is none; and its full length.
 
-    Of a very large one, its ends.
+    Of a very large file, only the ends are read.
     """
     try:
         with Beneath(workspace).open_read(name) as opened:
             data, size = _whole(opened.file)
     except (OSError, ToolError) as exc:
-        told = f"[{one_line(name)} could not be read: {one_line(str(exc), 300)}]"
-        return told, len(told)
+        notice = f"[{one_line(name)} could not be read: {one_line(str(exc), 300)}]"
+        return notice, len(notice)
     text = _decoded(data).strip()
     if "\0" in text:
-        told = f"[{one_line(name)} is not text: {size} bytes left out]"
-        return told, len(told)
+        notice = f"[{one_line(name)} is not text: {size} bytes left out]"
+        return notice, len(notice)
     return text, size if size > _WHOLE_BYTES else len(text)
 
 
 def _whole(file: BinaryIO) -> tuple[bytes, int]:
-    """What is in a file, read again while somebody changes it."""
+    """Return the content of a file, read again while another process changes it."""
     data, size = b"", 0
     for _ in range(_TRIES):
         before = os.fstat(file.fileno())
@@ -138,7 +138,7 @@ def _whole(file: BinaryIO) -> tuple[bytes, int]:
             size = max(size, len(data))
         else:
             data = file.read(_HEAD_BYTES)
-            file.seek(size - _TAIL_BYTES)  # from the start: it may be shorter by now
+            file.seek(size - _TAIL_BYTES)  # from the start: the file may have become shorter
             data += file.read(_TAIL_BYTES)
         after = os.fstat(file.fileno())
         if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
@@ -157,7 +157,7 @@ def _decoded(data: bytes) -> str:
 
 
 def list_files(workspace: Path) -> tuple[FileState, ...]:
-    """The files a client may see, without what is in them."""
+    """Return the files a client may see, without their content."""
     found = [_look(workspace, name) for name in ORDER]
     memory = [file for file in found if file.name in MEMORY]
     kept = next((file for file in memory if not file.missing), memory[0])
@@ -165,7 +165,7 @@ def list_files(workspace: Path) -> tuple[FileState, ...]:
 
 
 def get_file(workspace: Path, name: str) -> FileState:
-    """One of them, with its text."""
+    """Return one of the files with its text."""
     file = _look(workspace, _shown(name, ORDER))
     return file if file.missing else replace(file, content=_content(workspace, name))
 
@@ -179,7 +179,7 @@ def _content(workspace: Path, name: str) -> str:
 
 
 def set_file(workspace: Path, name: str, content: str) -> FileState:
-    """Replace one of them, whole or not at all."""
+    """Replace one of the files atomically."""
     data = content.encode("utf-8", "replace")
     if len(data) > MAX_BYTES:
         raise UserError(f"{name}: {len(data)} bytes; a file here holds at most {MAX_BYTES}")
@@ -197,7 +197,7 @@ def _shown(name: str, names: Iterable[str]) -> str:
 
 
 def _look(workspace: Path, name: str) -> FileState:
-    """A file as it is; a link that leads out is as good as none."""
+    """Return a file's state; a link out of the workspace counts as missing."""
     try:
         status = Beneath(workspace).stat(name)
     except ToolError:
@@ -208,9 +208,9 @@ def _look(workspace: Path, name: str) -> FileState:
 
 
 def unusable(workspace: Path, exc: OSError | None) -> UserError:
-    """The workspace cannot be used: why, and what to do."""
-    why = exc.strerror if exc else "there is no such folder"
+    """Return the error for a workspace that cannot be used."""
+    reason = exc.strerror if exc else "there is no such folder"
     return UserError(
-        f"cannot use the workspace {workspace}: {why}",
+        f"cannot use the workspace {workspace}: {reason}",
         fix="run `homarus setup`, or set agents.defaults.workspace to a folder you can write to",
     )

@@ -1,7 +1,7 @@
-"""IDENTITY.md: where an agent, or its owner, wrote down who it is.
+"""Read and write IDENTITY.md, where an agent or its owner describes who the agent is.
 
-Two forms are read: keys between two `---` at the top, and lines such as `- Name: Ada`. A template
-nobody filled in says nothing.
+Two forms are read: keys between two `---` at the top, and lines such as `- Name: Ada`. An
+unedited template gives no values.
 """
 
 import re
@@ -31,9 +31,9 @@ _PICTURE = re.compile(r"(?:\./)?[\w][\w ./-]{0,200}\.(?:png|jpe?g|gif|webp)", re
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the file says; empty where it says nothing.
+    """The values of the file; empty where it has none.
 
-    `avatar` is a picture's address, a file of the workspace, or a sign.
+    `avatar` is an image URL, a file of the workspace, or an emoji.
     """
 
     name: str = ""
@@ -45,26 +45,26 @@ class Identity:
 
     @property
     def picture(self) -> str:
-        """The file of the workspace that shows the agent, if one does."""
+        """The avatar if it is a file of the workspace, else ""."""
         return self.avatar if is_picture(self.avatar) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image as it is served."""
+    """An avatar image as it is served."""
 
     data: bytes
     mime: str
 
 
 def is_picture(avatar: str) -> bool:
-    """Whether an avatar names a file of the workspace."""
+    """Return whether an avatar names an image file of the workspace."""
     return bool(_PICTURE.fullmatch(avatar)) and ".." not in avatar.split("/")
 
 
 @lru_cache(64)
 def parse_identity(text: str) -> Identity:
-    """What the file's text says."""
+    """Parse the text of the file."""
     found: dict[str, str] = {}
     for key, value in parse_frontmatter(text).items():
         _take(found, key.lower(), value)
@@ -80,47 +80,47 @@ def parse_identity(text: str) -> Identity:
 def _take(found: dict[str, str], key: str, raw: str) -> None:
     value = raw.strip().strip("*_`").strip()
     if key in KEYS and value and value[0] not in "([<" and value.isprintable():
-        most = 500 if key == "avatar" else _MAX_CHARS
-        found.setdefault(key, value[:most])
+        max_chars = 500 if key == "avatar" else _MAX_CHARS
+        found.setdefault(key, value[:max_chars])
 
 
 def read_identity(workspace: Path) -> Identity:
-    """An agent's own words about itself."""
+    """Return the identity in a workspace's file."""
     file = get_file(workspace, FILE)
     return Identity() if file.missing else parse_identity(file.content)
 
 
 def find_identity(settings: AgentSettings) -> Identity:
-    """How an agent presents itself: by the config, and where that is silent by its own words."""
-    own, told = read_identity(settings.workspace), settings.identity
+    """Return the identity by the config, and by the file where the config has no value."""
+    own, configured = read_identity(settings.workspace), settings.identity
     return replace(
         own,
-        name=told.name or own.name,
-        theme=told.theme or own.theme,
-        emoji=told.emoji or own.emoji,
-        avatar=told.avatar or own.avatar,
+        name=configured.name or own.name,
+        theme=configured.theme or own.theme,
+        emoji=configured.emoji or own.emoji,
+        avatar=configured.avatar or own.avatar,
     )
 
 
 def write_identity(workspace: Path, **values: str | None) -> None:
-    """Put `name`, `emoji` or `avatar` into the file; its other lines stay as they are."""
-    told = {key: one_line(value, _MAX_CHARS) for key, value in values.items() if value}
-    if not told:
+    """Set `name`, `emoji` or `avatar` in the file; its other lines stay."""
+    pending = {key: one_line(value, _MAX_CHARS) for key, value in values.items() if value}
+    if not pending:
         return
     lines = _written(workspace).splitlines() or [f"# {FILE}", ""]
     ends = _frontmatter_end(lines)
     for at, line in enumerate(lines):
         match = _LINE.fullmatch(line)
-        if match and match[1].lower() in told:
+        if match and match[1].lower() in pending:
             key = match[1].lower()
-            value = told.pop(key)
+            value = pending.pop(key)
             lines[at] = f"{key}: {value}" if at < ends else f"- {key.capitalize()}: {value}"
-    lines += [f"- {key.capitalize()}: {value}" for key, value in told.items()]
+    lines += [f"- {key.capitalize()}: {value}" for key, value in pending.items()]
     set_file(workspace, FILE, "\n".join(lines) + "\n")
 
 
 def _written(workspace: Path) -> str:
-    """What stands in the file, whole; one whose text cannot be kept is left alone."""
+    """Return the complete text of the file. UserError when it cannot be rewritten unchanged."""
     if get_file(workspace, FILE).missing:
         return ""
     try:
@@ -134,14 +134,14 @@ def _written(workspace: Path) -> str:
 
 
 def _frontmatter_end(lines: list[str]) -> int:
-    """How many lines at the top are keys between two `---`."""
+    """Return how many lines at the top are frontmatter."""
     if not lines or lines[0].rstrip() != "---":
         return 0
     return next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
 
 
 def read_picture(workspace: Path, avatar: str) -> Picture | None:
-    """The picture an agent shows itself by; None when its file is none, or too large."""
+    """Load the avatar's image file; None when it is no image or too large."""
     if not is_picture(avatar):
         return None
     try:

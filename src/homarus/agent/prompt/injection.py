@@ -1,10 +1,10 @@
-"""Which workspace file goes into which prompt, in what order, and how much of it. Pure.
+"""Choose the workspace files of a prompt, their order, and how much of each is included. Pure.
 
-    files = reader.load(workspace, names_for(kind_of(key)))
+    files = reader.load(workspace, file_names_for(session_kind(key)))
     injected = inject(files, max_chars, total_chars)
 
-One table says who sees what. What is private (long-term memory, the first-run ritual) is seen in
-private conversations only; who works for an agent gets its rules and its notes on tools, no more.
+One table says which kind of session gets which file. Private files (long-term memory, the first-run
+instructions) go to private sessions only; sub-agents and jobs get the agent's rules and tool notes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["main", "group", "subagent", "cron", "hook", "heartbea
 MEMORY: Final = ("MEMORY.md", "memory.md")
 CHECKLIST: Final = "HEARTBEAT.md"
 RITUAL: Final = "BOOTSTRAP.md"
-# The order of the prompt, and who sees each file.
+# In the order of the prompt: the kinds of session that get each file.
 _SEEN_BY: Final[Mapping[str, frozenset[Kind]]] = {
     "AGENTS.md": frozenset({"main", "group", "subagent", "cron", "hook", "heartbeat", "boot"}),
     "SOUL.md": frozenset({"main", "group", "heartbeat", "boot"}),
@@ -35,15 +35,15 @@ _SEEN_BY: Final[Mapping[str, frozenset[Kind]]] = {
     "memory.md": frozenset({"main", "heartbeat", "boot"}),
 }
 ORDER: Final = tuple(_SEEN_BY)
-# A workspace without one of these is told so; the others are there when there is a use for them.
+# A missing file is named in the prompt if it is one of these; the others are optional.
 EXPECTED: Final = frozenset({"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md"})
-_LEAST_CHARS: Final = 64  # of room, or the rest is left out
-_HEAD, _TAIL = 0.7, 0.2  # of a file that is cut; what is left is for the words that say so
+_MIN_CHARS: Final = 64  # left of the limit, else the other files are left out
+_HEAD, _TAIL = 0.7, 0.2  # of a truncated file; the rest is for the marker
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceFile:
-    """A file as it is on disk. `chars` is its whole length, where `text` holds only its ends."""
+    """A file as it is on disk. `chars` is its full length when `text` has only its ends."""
 
     name: str
     path: str
@@ -54,7 +54,7 @@ class WorkspaceFile:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A file as the prompt shows it."""
+    """A file as it is in the prompt."""
 
     name: str
     path: str
@@ -66,7 +66,7 @@ class Injected:
 
 @lru_cache(1_024)
 def kind_of(key: str) -> Kind:
-    """What sort of conversation a session key names; in doubt, one where others may listen."""
+    """Return the kind of a session by its key; when unclear `group`, as others may read it."""
     if is_subagent(key):
         return "subagent"
     if is_cron(key):
@@ -85,25 +85,25 @@ def kind_of(key: str) -> Kind:
 
 
 def is_private(kind: Kind) -> bool:
-    """Whether only the agent's own person, or nobody, reads along."""
+    """Return whether only the agent's owner, or no person, reads the session."""
     return kind in {"main", "heartbeat", "boot"}
 
 
 @lru_cache(32)
 def names_for(kind: Kind) -> tuple[str, ...]:
-    """The files for a conversation, in the order of the prompt."""
+    """Return the file names for a kind of session, in the order of the prompt."""
     return tuple(name for name, kinds in _SEEN_BY.items() if kind in kinds)
 
 
 def texts_of(files: Sequence[WorkspaceFile]) -> dict[str, str]:
-    """The files that are there, as a hook sees them: name → text."""
+    """Return the existing files as a hook gets them: name → text."""
     return {file.name: file.text for file in files if not file.missing}
 
 
 def with_texts(
     files: Sequence[WorkspaceFile], texts: Mapping[str, str]
 ) -> tuple[WorkspaceFile, ...]:
-    """The files as a hook leaves them: changed, taken out, or added at the end."""
+    """Return the files as a hook returns them: changed, removed, or added at the end."""
     kept = [
         file
         if texts.get(file.name, file.text) == file.text
@@ -123,14 +123,14 @@ def with_texts(
 def inject(
     files: Sequence[WorkspaceFile], max_chars: int, total_chars: int
 ) -> tuple[Injected, ...]:
-    """The files as the prompt shows them, each and together within their room.
+    """Return the files as the prompt includes them, within the limits for each and for all.
 
-    A blank file says nothing and takes no room; a missing one is named.
+    A blank file is left out; a missing one is named.
     """
     shown: list[Injected] = []
     left = total_chars
     for file in files:
-        if left < min(_LEAST_CHARS, total_chars) or left <= 0:
+        if left < min(_MIN_CHARS, total_chars) or left <= 0:
             break
         text = f"[MISSING] Expected at: {one_line(file.path, 500)}" if file.missing else file.text
         text = text.rstrip()
@@ -138,18 +138,18 @@ def inject(
             continue
         limit = min(max_chars, left)
         whole = max(file.chars, len(text))
-        kept = cut(text, limit, file.name, whole_chars=whole)
+        included = cut(text, limit, file.name, whole_chars=whole)
         shown.append(
             Injected(
                 file.name,
                 file.path,
-                kept,
+                included,
                 missing=file.missing,
                 raw_chars=0 if file.missing else whole,
                 truncated=whole > limit,
             )
         )
-        left -= len(kept)
+        left -= len(included)
     return tuple(shown)
 
 
@@ -158,9 +158,9 @@ def _is_blank(name: str, text: str) -> bool:
 
 
 def cut(text: str, max_chars: int, name: str, *, whole_chars: int = 0) -> str:
-    """The text in at most `max_chars`: most of its head, some of its tail, and what is missing.
+    """Return the text in at most `max_chars`: its start, some of its end, and a marker.
 
-    `whole_chars` is the length of what `text` holds the ends of.
+    `whole_chars` is the length of the file when `text` has only its ends.
     """
     whole = max(whole_chars, len(text))
     if whole <= max_chars:
@@ -169,7 +169,7 @@ def cut(text: str, max_chars: int, name: str, *, whole_chars: int = 0) -> str:
     left_out = whole - head - tail
     marker = f"\n[… {left_out} characters of {one_line(name, 60)} left out: read the file …]\n"
     over = head + tail + len(marker) - max_chars
-    if over > 0:  # a marker that is longer than a tenth takes from the tail, then from the head
+    if over > 0:  # a long marker takes from the tail, then from the head
         tail, head = max(0, tail - over), max(0, head - max(0, over - tail))
     if head == 0:
         return text[:max_chars]

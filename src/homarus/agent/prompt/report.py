@@ -1,10 +1,10 @@
-"""What a system prompt is made of, in figures: per section, file, skill and tool.
+"""The sizes of a system prompt: per section, file, skill and tool.
 
     report = composer.report(place)          # of the prompt that was composed last
-    report = read_report(session.record.data.get("systemPromptReport"))   # what a session keeps
-    describe(report)                         # for people
+    report = read_report(session.record.data.get("systemPromptReport"))   # of a stored session
+    describe(report)                         # as text
 
-A session's entry keeps the original's `systemPromptReport`; asked, we tell the sections too.
+A session's entry keeps OpenClaw's `systemPromptReport`; clients get the sections as well.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from homarus.core.text import one_line
 from homarus.core.value import dataclass
 
 CHARS_PER_TOKEN = 4
-_WIDEST = 40
+_MAX_NAME_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SectionShare:
 
 @dataclass(frozen=True, slots=True)
 class FileShare:
-    """One workspace file: how long it is, and how much of it is in the prompt."""
+    """One workspace file: its length, and how much of it is in the prompt."""
 
     name: str
     path: str
@@ -40,7 +40,7 @@ class FileShare:
 
 @dataclass(frozen=True, slots=True)
 class SkillShare:
-    """One skill in the list of them."""
+    """One skill in the prompt's list."""
 
     name: str
     chars: int
@@ -48,7 +48,7 @@ class SkillShare:
 
 @dataclass(frozen=True, slots=True)
 class ToolShare:
-    """One tool: its manual, and its schema, which goes beside the prompt."""
+    """One tool: its description, and its schema, which is sent next to the prompt."""
 
     name: str
     summary_chars: int
@@ -58,7 +58,7 @@ class ToolShare:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and when a prompt was made."""
+    """The session, model and time of a prompt."""
 
     session_key: str
     session_id: str = ""
@@ -70,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PromptReport:
-    """The figures of one prompt."""
+    """The sizes of one prompt."""
 
     place: Place
     mode: str
@@ -88,7 +88,7 @@ class PromptReport:
 
     @property
     def project_chars(self) -> int:
-        """The workspace's files, with their headings."""
+        """The workspace files, with their headings."""
         return sum(part.chars for part in self.sections if part.name == "Project Context")
 
     @property
@@ -100,7 +100,7 @@ class PromptReport:
         return sum(tool.schema_chars for tool in self.tools)
 
     def to_json(self) -> dict[str, Json]:
-        """All of it: what a session's entry keeps, and what only we know."""
+        """Return the report for clients: the session entry's keys, and ours."""
         return {
             **self.entry(),
             "mode": self.mode,
@@ -109,7 +109,7 @@ class PromptReport:
         }
 
     def entry(self) -> dict[str, Json]:
-        """As the session's entry keeps it: the original's keys, and no others."""
+        """Return the report for the session's entry: OpenClaw's keys only."""
         place = self.place
         return {
             "source": place.source,
@@ -140,7 +140,7 @@ class PromptReport:
         }
 
     def is_like(self, kept: Json) -> bool:
-        """Whether a kept report says the same, whenever it was made."""
+        """Return whether a stored report equals this one, apart from its time."""
         if not isinstance(kept, Mapping):
             return False
         return {**self.entry(), "generatedAt": 0} == {**kept, "generatedAt": 0}
@@ -170,7 +170,7 @@ def _tool_json(tool: ToolShare) -> dict[str, Json]:
 
 
 def read_report(kept: Json) -> PromptReport | None:
-    """The report a session keeps, ours or the original's; None when there is none."""
+    """Parse a stored report, ours or OpenClaw's; None when there is none."""
     if not isinstance(kept, Mapping) or "systemPrompt" not in kept:
         return None
     whole, skills, tools = (_table(kept, name) for name in ("systemPrompt", "skills", "tools"))
@@ -249,11 +249,11 @@ def _number(tree: Mapping[str, Json], key: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-# --- in words ----------------------------------------------------------------------------------
+# --- as text -----------------------------------------------------------------------------------
 
 
 def describe(report: PromptReport, *, detail: bool = False) -> str:
-    """The figures as a person reads them; `detail` lists every section, skill and tool."""
+    """Format the report as text; `detail` lists every section, skill and tool."""
     about = report.place
     model = "/".join(part for part in (about.provider, about.model) if part) or "no model yet"
     lines = [
@@ -273,7 +273,7 @@ def describe(report: PromptReport, *, detail: bool = False) -> str:
 
 
 def _file_line(file: FileShare) -> str:
-    name = one_line(file.name, _WIDEST)
+    name = one_line(file.name, _MAX_NAME_CHARS)
     if file.missing:
         return f"  {name}: missing"
     cut = f" of {file.raw_chars:,}, cut" if file.truncated else ""
@@ -282,7 +282,7 @@ def _file_line(file: FileShare) -> str:
 
 def _table_of(rows: Iterable[tuple[str, int]]) -> list[str]:
     largest = sorted(rows, key=lambda row: -row[1])
-    return [f"  {one_line(name, _WIDEST)}: {_size(chars)}" for name, chars in largest]
+    return [f"  {one_line(name, _MAX_NAME_CHARS)}: {_size(chars)}" for name, chars in largest]
 
 
 def _size(chars: int) -> str:

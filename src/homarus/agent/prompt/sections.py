@@ -1,8 +1,8 @@
-"""The sections of the system prompt, one small function each, in the order of the prompt. Pure.
+"""The sections of the system prompt, one function each, in the order of the prompt. Pure.
 
-A section is there only when what it speaks of is there: no tool, no word about it. Nothing that
-changes by itself (the time, who is online, other conversations) may stand here: it would make
-every prompt a new one for the vendor's cache. Such facts go with the last message.
+A section is present only when its subject is: without a tool, there is no text about it. Nothing
+that changes by itself (the time, who is online, other sessions) may be here: it would invalidate
+the vendor's prompt cache. Such facts go with the last message.
 """
 
 from collections.abc import Callable, Sequence
@@ -125,13 +125,13 @@ def _workspace(facts: Facts) -> str:
     where = one_line(facts.workspace, 500)
     if facts.sandbox:
         inside = one_line(facts.sandbox.workdir, 200)
-        told = (
+        text = (
             f"Your folder is {where}; file tools take paths relative to it. Commands run in a "
             f"sandbox and see it as {inside}: use relative paths, which mean the same in both."
         )
     else:
-        told = f"Your folder is {where}. Paths are relative to it, and commands run there."
-    return _section("Workspace", told, *(one_line(note, 300) for note in facts.notes))
+        text = f"Your folder is {where}. Paths are relative to it, and commands run there."
+    return _section("Workspace", text, *(one_line(note, 300) for note in facts.notes))
 
 
 def _documentation(facts: Facts) -> str:
@@ -184,8 +184,8 @@ def _date_and_time(facts: Facts) -> str:
 def _workspace_files(facts: Facts) -> str:
     if not facts.files:
         return ""
-    told = "The files of your folder that matter in every conversation stand under Project Context."
-    return _section("Workspace Files", told)
+    text = "The files of your folder that matter in every conversation stand under Project Context."
+    return _section("Workspace Files", text)
 
 
 def _reply_tags(facts: Facts) -> str:
@@ -217,12 +217,12 @@ def _voice(facts: Facts) -> str:
 
 
 def _context(facts: Facts) -> str:
-    """What belongs to this conversation alone: its group, or what a sub-agent is told."""
-    told = [part for part in (_group_intro(facts.group), facts.extra.strip()) if part]
-    if not told:
+    """Return what belongs to this session alone: its group, or a sub-agent's task."""
+    parts = [part for part in (_group_intro(facts.group), facts.extra.strip()) if part]
+    if not parts:
         return ""
     title = "Subagent Context" if facts.mode == "minimal" else "Group Chat Context"
-    return _section(title, *told)
+    return _section(title, *parts)
 
 
 def _project_context(facts: Facts) -> str:
@@ -259,11 +259,11 @@ def _heartbeats(facts: Facts) -> str:
 
 
 def _reactions(facts: Facts) -> str:
-    told = {
+    text = {
         "minimal": "React to a message with an emoji rarely, when words would be too much.",
         "extensive": "React to messages with an emoji where a person would.",
     }
-    return _section("Reactions", told[facts.reactions]) if facts.reactions else ""
+    return _section("Reactions", text[facts.reactions]) if facts.reactions else ""
 
 
 def _reasoning_format(facts: Facts) -> str:
@@ -284,22 +284,22 @@ def _runtime(facts: Facts) -> str:
         "model": facts.model,
         "channel": facts.group.channel if facts.group else "",
     }
-    told = " | ".join(f"{name}={one_line(value, 200)}" for name, value in known.items() if value)
-    return _section("Runtime", told) if told else ""
+    text = " | ".join(f"{name}={one_line(value, 200)}" for name, value in known.items() if value)
+    return _section("Runtime", text) if text else ""
 
 
 def _group_intro(group: Group | None) -> str:
     if group is None:
         return ""
     where = f"a group on {one_line(group.channel, 40)}" if group.channel else "a group"
-    heard = (
+    rule = (
         f"You hear everything: answer what is for you or what you can truly help with, else "
         f"answer {SILENT_WORD}."
         if group.always
         else "You are here because somebody named you: answer them."
     )
     return (
-        f"This is {where}. Several people read along and each message names its sender. {heard} "
+        f"This is {where}. Several people read along and each message names its sender. {rule} "
         "Be brief, write as people write there, and tell nothing private."
     )
 
@@ -309,14 +309,14 @@ def _section(title: str, *lines: str) -> str:
 
 
 def _summary(spec: ToolSpec) -> str:
-    """The first sentence of a tool's manual."""
+    """Return the first sentence of a tool's description."""
     first = spec.description.strip().split("\n", 1)[0]
     sentence = first.split(". ", 1)[0].rstrip(".")
     return one_line(sentence, _MAX_SUMMARY)
 
 
 def in_order(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Tools as they are listed: the usual ones first, then by name."""
+    """Sort tools as they are listed: by TOOL_ORDER, then by name."""
     place = {name: at for at, name in enumerate(TOOL_ORDER)}
     return sorted(tools, key=lambda spec: (place.get(spec.name, len(place)), spec.name))
 
@@ -326,7 +326,7 @@ def in_order(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One section: its name, who writes it, and which prompts have it beside the full one."""
+    """One section: its name, its function, and the short prompts that include it."""
 
     name: str
     write: Write

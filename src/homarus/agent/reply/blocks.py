@@ -1,8 +1,8 @@
-"""Blocks: an answer sent in parts while it is being made.
+"""Blocks: the messages of a reply, and how a growing text is cut into them.
 
-`Chunker` cuts the text as it grows, where a reader would pause; `Coalescer` joins what came out too
-small; `Pace` says how long to wait between two blocks, so that they read as if somebody typed
-them. State machines without a clock: the times are arguments.
+`Chunker` cuts the text where a reader would pause; `Coalescer` joins chunks that are too small;
+`HumanDelayTimer` gives the delay between two blocks. None of them has a clock: times are arguments.
+Chunker and Coalescer are for block streaming; the reply builder sends complete messages.
 """
 
 import random
@@ -25,7 +25,7 @@ _SPACE = re.compile(r"\s")
 _SPACES = re.compile(r"\s*")
 _LINE_END = re.compile(r"\n")
 _BLANK_LINES = re.compile(r"(?:[\t ]*\n)+")
-_CLOSING_CHARS = 200  # how far beyond a block its fence's last line is looked for
+_CLOSING_CHARS = 200  # search range for a fence's last line beyond the chunk
 _STEPS_BACK = 8
 
 
@@ -43,10 +43,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """Where to cut: no block shorter than `min_chars` while more is coming, none above `max_chars`.
+    """Limits of a chunk: `min_chars` while more text is coming, and `max_chars` always.
 
-    A code fence that has to be closed adds its last line. `by_paragraph`: each paragraph is a
-    block, however short.
+    The closing line of a code fence that is cut comes on top. `by_paragraph`: each paragraph is a
+    chunk, however short.
     """
 
     min_chars: int = 800
@@ -56,14 +56,14 @@ class Chunking:
 
 
 class Chunk(NamedTuple):
-    """A piece of text, and what stood between it and the one before: how they are joined."""
+    """A piece of text, and the white space that joins it to the piece before."""
 
     text: str
     gap: str = ""
 
 
 class _Cut(NamedTuple):
-    """A block ends at `end`, the next begins at `start`; `fence` is cut in two."""
+    """A chunk ends at `end`, the next starts at `start`; `fence` is the code fence cut in two."""
 
     end: int
     start: int
@@ -71,19 +71,19 @@ class _Cut(NamedTuple):
 
 
 class Chunker:
-    """Cuts a growing text into blocks."""
+    """Cuts a growing text into chunks."""
 
     def __init__(self, chunking: Chunking) -> None:
         self._max = max(1, chunking.max_chars)
         self._min = min(max(1, chunking.min_chars), self._max)
         self._prefer, self._by_paragraph = chunking.prefer, chunking.by_paragraph
         self._text = ""
-        self._opening = ""  # the line that opened a cut fence again, when the text begins with it
-        self._gap = ""  # white space between the last block and this text
+        self._opening = ""  # the line that reopened a cut fence, when the text starts with it
+        self._gap = ""  # white space between the last chunk and this text
         self._begun = False
 
     def add(self, piece: str) -> list[Chunk]:
-        """The text goes on; the blocks that are ready."""
+        """Append to the text; return the chunks that are complete."""
         if not self._text:
             piece = self._after_gap(piece)
         self._text += piece
@@ -95,7 +95,7 @@ class Chunker:
         return blocks
 
     def flush(self) -> list[Chunk]:
-        """There is no more: the blocks that are left."""
+        """Return the remaining chunks: the text is complete."""
         blocks: list[Chunk] = []
         while len(self._text) > self._max and (cut := self._next_cut()):
             blocks += self._take(cut)
@@ -109,7 +109,7 @@ class Chunker:
             self._text, self._opening = text[cut.start :], ""
             self._gap = text[len(block) : cut.start]
             self._begun = True
-            if not self._gap.endswith("\n"):  # else the space that is left is a line's indent
+            if not self._gap.endswith("\n"):  # else the remaining white space is a line's indent
                 self._text = self._after_gap(self._text)
         else:
             block = f"{text[: cut.end]}\n{fence.close_line}\n"
@@ -120,7 +120,7 @@ class Chunker:
             yield Chunk(block, before)
 
     def _after_gap(self, piece: str) -> str:
-        """A piece without the white space before its words; a line keeps its indent."""
+        """Return a piece without leading white space; the indent of a line stays."""
         space = _SPACES.match(piece)
         end = space.end() if space else 0
         lines = piece.rfind("\n", 0, end) + 1
@@ -145,7 +145,7 @@ class Chunker:
         return self._forced(fences) if len(text) >= self._max else None
 
     def _fences(self, window: str) -> list[Fence]:
-        """The code fences at hand; one that is still open goes on beyond the text."""
+        """Return the code fences in the window; an open one extends beyond the text."""
         fences = [fence for fence in find_fences(window) if self._can_cut(fence)]
         if fences and fences[-1].end == len(window):
             last = fences[-1]
@@ -162,7 +162,7 @@ class Chunker:
         return None
 
     def _pause(self, fences: Sequence[Fence]) -> _Cut | None:
-        """The last place that reads like a pause."""
+        """Return the last cut at a paragraph, line or sentence end, as preferred."""
         if self._prefer == "paragraph" and (cut := self._last(_PARAGRAPH, fences)):
             return cut
         if self._prefer != "sentence" and (cut := self._last(_LINE_END, fences)):
@@ -179,7 +179,7 @@ class Chunker:
     def _last(
         self, pattern: re.Pattern[str], fences: Sequence[Fence], least: int | None = None
     ) -> _Cut | None:
-        """The last of these from `least` on that is in no fence, and begins none after it."""
+        """Return the last match from `least` on that is in no fence and does not start one."""
         least = self._min if least is None else least
         places = [
             found
@@ -192,7 +192,7 @@ class Chunker:
         return _Cut(at, self._after_space(at) if pattern is _SPACE else self._after_lines(at))
 
     def _forced(self, fences: Sequence[Fence]) -> _Cut:
-        """A cut where nothing reads like a pause: at white space, else anywhere."""
+        """Return a cut at white space, else anywhere."""
         text = self._text
         if cut := self._last(_SPACE, fences) or self._last(_SPACE, fences, 1):
             return cut
@@ -201,7 +201,7 @@ class Chunker:
             back = range(self._max, max(0, self._max - _STEPS_BACK), -1)
             end = next((at for at in back if not self._begins_fence(at)), self._max)
             return _Cut(end, end)
-        # After a line of code, when that does not cost more than a quarter of the block.
+        # After a line of code, when that costs no more than a quarter of the chunk.
         line_end = text.rfind("\n", fence.start + len(fence.open_line) + 1, self._max)
         if line_end * 4 >= self._max * 3:
             return _Cut(line_end, line_end + 1, fence)
@@ -209,21 +209,21 @@ class Chunker:
         return _Cut(end, end, fence)
 
     def _begins_fence(self, at: int) -> bool:
-        """Whether a marker in mid-line would open a fence if a block began here."""
+        """Whether a marker in mid-line would open a fence at the start of a chunk."""
         text = self._text
         return text[at - 1 : at] != "\n" and match_marker(text[at : at + 8]) is not None
 
     def _can_cut(self, fence: Fence) -> bool:
-        """Whether a block has room for a cut fence's lines and some code; else it is mere text."""
+        """Whether a chunk has room for the fence's lines and some code; else it is text."""
         return len(fence.close_line) * 4 <= self._max
 
     def _open_again(self, fence: Fence) -> str:
-        """The line that opens a cut fence again; without its words when they take half a block."""
+        """Return the line that reopens a cut fence; without its info string if that is too long."""
         whole = len(fence.open_line) * 2 <= self._max
         return (fence.open_line if whole else fence.close_line) + "\n"
 
     def _drop_empty_fence(self) -> None:
-        """A fence that was opened again and closed at once holds nothing."""
+        """Remove a fence that was reopened and has no more code."""
         if not self._opening:
             return
         code = self._text[len(self._opening) :].lstrip("\n")
@@ -237,14 +237,14 @@ class Chunker:
         return found.end() if found else at
 
     def _after_lines(self, at: int) -> int:
-        """After the empty lines here; the indent of the next line stays."""
+        """Return the position after empty lines; the indent of the next line stays."""
         found = _BLANK_LINES.match(self._text, at)
         return found.end() if found else at
 
 
 @dataclass(frozen=True, slots=True)
 class Coalescing:
-    """When small blocks are joined: until `min_chars` are there, or nothing came for `idle_s`."""
+    """When small blocks are joined: up to `min_chars`, or until nothing came for `idle_s`."""
 
     min_chars: int = 800
     max_chars: int = 4_000
@@ -252,15 +252,15 @@ class Coalescing:
 
 
 class Coalescer:
-    """Joins neighbours: text for the same target, without media. Order is kept."""
+    """Joins neighbouring text blocks for the same target, in order. Media stay alone."""
 
     def __init__(self, coalescing: Coalescing) -> None:
         self._rules = coalescing
         self._waiting: Block | None = None
-        self.due_s: float | None = None  # when what waits should go, if nothing is added
+        self.due_s: float | None = None  # when the pending block is due
 
     def add(self, block: Block, at_s: float, gap: str = "\n\n") -> list[Block]:
-        """One more block, and what stands between it and the one before; those that are ready."""
+        """Add a block that follows `gap`; return the blocks that are ready."""
         rules = self._rules
         if block.kind != "text" or block.media:
             return [*self.flush(), block]
@@ -277,17 +277,17 @@ class Coalescer:
         return ready
 
     def tick(self, at_s: float) -> list[Block]:
-        """Time has passed; what waited long enough."""
+        """Return the pending block when it has waited long enough."""
         return self.flush() if self.due_s is not None and at_s >= self.due_s else []
 
     def flush(self) -> list[Block]:
-        """What waits, at once."""
+        """Return the pending block."""
         ready = [self._waiting] if self._waiting else []
         self.drop()
         return ready
 
     def drop(self) -> None:
-        """Forget what waits."""
+        """Discard the pending block."""
         self._waiting, self.due_s = None, None
 
     def _fits(self, waiting: Block, gap: str, block: Block) -> bool:
@@ -297,28 +297,28 @@ class Coalescer:
 
 
 def _joiner(gap: str) -> str:
-    """White space as it joins two blocks: a paragraph's, a line's, a word's, or none."""
+    """Return the white space that joins two chunks: a paragraph's, a line's, a word's, or none."""
     lines = gap.count("\n")
     return "\n" * min(lines, 2) if lines else " " if gap else ""
 
 
 class Pace:
-    """How long to wait before each block after the first: between two times, by chance.
+    """The random delay before each block after the first, within a range.
 
-    The same seed waits the same.
+    The same seed gives the same delays.
     """
 
     def __init__(self, range_ms: tuple[int, int] | None, seed: str) -> None:
         self._range_ms, self._seed = range_ms, seed
-        self._chance: random.Random | None = None  # slow to make, and seldom needed
+        self._chance: random.Random | None = None  # expensive to create, rarely needed
         self._begun = False
 
     def next_s(self) -> float:
-        """The wait before the next block."""
+        """Return the delay before the next block."""
         begun, self._begun = self._begun, True
         if self._range_ms is None or not begun:
             return 0.0
         if self._chance is None:
-            self._chance = random.Random(self._seed)  # noqa: S311 - a pause for readers, no secret
+            self._chance = random.Random(self._seed)  # noqa: S311 - not a secret
         low, high = sorted(self._range_ms)
         return self._chance.randint(low, high) / 1000

@@ -1,8 +1,7 @@
-"""What a person is told when there is no answer: what happened, in plain words, and what helps.
+"""The text that a person gets when a run has no answer: what happened, and what helps.
 
-Only an error's class and figures of ours are used, never a vendor's words: those may hold its
-JSON, an address, or part of a key, and stand in the log. What is told may be read by a whole
-group. Pure.
+Only an error's class and our own figures are used, never a vendor's text: that may contain JSON,
+an address or part of a key, and a whole group may read the reply. The log has it. Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -88,7 +87,7 @@ _SENTENCES: Mapping[type[HomarusError], str] = {
     RunBroke: "I ran into a fault of my own and stopped. `homarus logs` has the details.",
     HomarusError: "That did not work. `homarus logs` has the details.",
 }
-# Why a model did not answer, in a few words, for a list of several.
+# The reason why a model failed, in a few words, for a list of several models.
 _SHORT: Mapping[type[ProviderError], str] = {
     AuthFailed: "a key was refused",
     BillingFailed: "an account is empty",
@@ -103,7 +102,7 @@ _SHORT: Mapping[type[ProviderError], str] = {
 
 
 def excuse(error: HomarusError) -> str:
-    """The sentences for the person who is waiting for an answer."""
+    """Return the error text for the person who waits for an answer."""
     for kind, tell in _TOLD.items():
         if isinstance(error, kind):
             return tell(error)
@@ -112,7 +111,7 @@ def excuse(error: HomarusError) -> str:
 
 
 def _failed(error: HomarusError) -> str:
-    """Several were tried. When it was the same with all, that is what there is to say."""
+    """Describe several failed models, as one error when all failed the same way."""
     tried = error.tried if isinstance(error, AllFailed) else ()
     if len({type(each) for each in tried}) == 1:
         return excuse(tried[-1])
@@ -159,7 +158,7 @@ def _misconfigured(error: HomarusError) -> str:
 
 
 def _own(error: HomarusError) -> str:
-    """Our own words, written for people."""
+    """Return our own error message as a sentence."""
     said = one_line(str(error), _MAX_CHARS)
     return said[:1].upper() + said[1:] + ("" if said.endswith((".", "!", "?", ")")) else ".")
 

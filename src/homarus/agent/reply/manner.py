@@ -1,11 +1,10 @@
-"""The manner in which one run is told to one chat: settings put together, nothing decided later."""
+"""Resolve the settings of a reply from the session, its channel, the agent and the defaults."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
 
-from homarus.agent.reply.blocks import NATURAL_MS, Chunking, Coalescing
+from homarus.agent.reply.blocks import NATURAL_MS
 from homarus.agent.reply.typing import INTERVAL_S, TypingMode, typing_mode
-from homarus.config.schema import AgentEntry, BlockCoalesce, Config, HumanDelay
+from homarus.config.schema import AgentEntry, Config, HumanDelay
 from homarus.core.keys import normalize_agent_id
 from homarus.core.message import Address, Json
 from homarus.core.value import dataclass
@@ -18,25 +17,18 @@ from homarus.sessions.levels import (
     verbose_level,
 )
 
-Boundary: TypeAlias = Literal["text_end", "message_end"]
-
-_IDLE_MS = 1_000
-_CLOSING_CHARS = 16  # room for the last line of a code fence that had to be cut
-
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a run is told.
+    """How the reply of one run is built.
 
-    `streams`: in blocks while it is being made. `ack_max_chars` is set for a heartbeat's run: an
-    answer no longer than this beside `HEARTBEAT_OK` is none. `unasked`: nobody waits for it, so
-    silence may be said anywhere. `delay_ms` lies between two blocks.
+    `streams`: the text of each message is sent when the message is saved. `ack_max_chars` is set
+    for the run of a heartbeat: text no longer than this next to `HEARTBEAT_OK` is ignored.
+    `unasked`: no person waits for the reply, so the silent word counts anywhere in it.
+    `delay_ms` is the range of the delay between two blocks.
     """
 
     streams: bool = False
-    boundary: Boundary = "text_end"
-    chunking: Chunking = Chunking()
-    coalescing: Coalescing | None = None
     delay_ms: tuple[int, int] | None = None
     reasoning: ReasoningLevel = "off"
     verbose: VerboseLevel = "off"
@@ -48,17 +40,17 @@ class Manner:
     typing_interval_s: float = INTERVAL_S
     here: Address | None = None
     session_key: str = ""
-    new_session: str = ""  # its id, when the run begins a conversation anew
+    new_session: str = ""  # the id of a session that starts with this run
     ack_max_chars: int | None = None
     unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a run is told, and what is known about it there.
+    """The chat that a reply goes to.
 
-    `channel` is the channel's section of the config, `entry` the session's record; `verbose` and
-    `reasoning` are what the message itself asks for.
+    `channel` is the channel's section of the config, `entry` the session's entry; `verbose` and
+    `reasoning` are options of the message itself.
     """
 
     here: Address | None = None
@@ -69,7 +61,6 @@ class Surroundings:
     thinking: str = "off"
     verbose: str | None = None
     reasoning: str | None = None
-    text_limit: int = 4_000
     group: bool = False
     mentioned: bool = False
     heartbeat_chars: int | None = None
@@ -77,17 +68,9 @@ class Surroundings:
 
 
 def manner(config: Config, agent_id: str, at: Surroundings) -> Manner:
-    """The manner for one run: the session's own settings, else the channel's, else the agent's."""
+    """Return the settings of one run: the session's, else the channel's, else the agent's."""
     defaults, heartbeat = config.agents.defaults, at.heartbeat_chars is not None
     agent = _agent(config, agent_id)
-    chunk, limit = defaults.block_streaming_chunk, max(_CLOSING_CHARS * 2, at.text_limit)
-    most = min(chunk.max_chars, limit - _CLOSING_CHARS)
-    chunking = Chunking(
-        min_chars=min(chunk.min_chars, most),
-        max_chars=most,
-        prefer=chunk.break_preference,
-        by_paragraph=_setting(at, "chunkMode") == "newline",
-    )
     streams = _setting(at, "blockStreaming")
     if not isinstance(streams, bool):
         streams = defaults.block_streaming_default == "on"
@@ -95,9 +78,6 @@ def manner(config: Config, agent_id: str, at: Surroundings) -> Manner:
     interval_s = config.session.typing_interval_seconds or defaults.typing_interval_seconds
     return Manner(
         streams=streams and not heartbeat,
-        boundary=defaults.block_streaming_break,
-        chunking=chunking,
-        coalescing=_coalescing(defaults.block_streaming_coalesce, chunking, at, limit),
         delay_ms=_delay_ms(agent.human_delay if agent else HumanDelay(), defaults.human_delay),
         reasoning="off"
         if heartbeat
@@ -130,7 +110,7 @@ def _agent(config: Config, agent_id: str) -> AgentEntry | None:
 
 
 def _setting(at: Surroundings, name: str) -> Json:
-    """What the channel's section says for this account, else for all of them."""
+    """Return a setting of this account, else of its channel."""
     channel = at.channel or {}
     accounts = channel.get("accounts")
     own = accounts.get(at.here.account) if isinstance(accounts, Mapping) and at.here else None
@@ -139,26 +119,8 @@ def _setting(at: Surroundings, name: str) -> Json:
     return channel.get(name)
 
 
-def _coalescing(
-    common: BlockCoalesce, chunking: Chunking, at: Surroundings, limit: int
-) -> Coalescing:
-    found = _setting(at, "blockStreamingCoalesce")
-    own = found if isinstance(found, Mapping) else {}
-    idle_ms = next(
-        (ms for ms in (_number(own, "idleMs"), common.idle_ms, _IDLE_MS) if ms is not None), 0
-    )
-    most = min(limit, _number(own, "maxChars") or common.max_chars or limit)
-    least = _number(own, "minChars") or common.min_chars or chunking.min_chars
-    return Coalescing(min(least, most), most, idle_ms / 1000)
-
-
-def _number(settings: Mapping[str, Json], name: str) -> int | None:
-    value = settings.get(name)
-    return value if type(value) is int and value >= 0 else None
-
-
 def _word(at: Surroundings, name: str) -> str | None:
-    """A setting of the session's record, which others may have written."""
+    """Return a text of the session's entry, which other programs may have written."""
     value = (at.entry or {}).get(name)
     return value if isinstance(value, str) else None
 

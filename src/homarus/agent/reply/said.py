@@ -1,8 +1,7 @@
-"""What a run has said in this chat by a messaging tool, so that its answer does not say it again.
+"""Texts that messaging tools have sent to the chat, so that the answer does not repeat them.
 
-Two texts are the same when they differ in case, white space and emoji only. A text that stands
-within what was sent, or adds next to nothing to it, is a repetition too; one that says more is not,
-whatever it begins with.
+Two texts are equal when they differ in case, white space and emoji only. A text that is part of a
+sent one, or adds next to nothing to it, is a duplicate, too; one with more content is not.
 """
 
 import re
@@ -13,8 +12,8 @@ from homarus.core.message import Address, Json, ToolCall, ToolReturn
 _TOOL = "message"
 _ACTIONS = frozenset({"send", "reply", "sendwitheffect", "sendattachment", "thread-reply"})
 _TEXTS = ("message", "caption", "text", "content")
-_MOST = 200
-_MIN_CHARS = 10  # a shorter text stands in another by chance
+_MAX_TEXTS = 200
+_MIN_CHARS = 10  # a shorter text may be part of another by chance
 _MORE_CHARS = 20
 _KINDS = "(?:user|dm|direct|group|channel|room|chat)"
 _SPACES = re.compile(r"\s+")
@@ -24,34 +23,34 @@ _SELECTORS = range(0xFE00, 0xFE10)
 
 
 class Said:
-    """What messaging tools have sent to one chat during one run."""
+    """The texts that messaging tools have sent to one chat during one run."""
 
     def __init__(self, here: Address | None) -> None:
         self._here = here
-        self._begun: dict[str, str] = {}  # by call: not known yet whether it arrived
+        self._begun: dict[str, str] = {}  # by call id, until the result is known
         self._sent: list[str] = []
 
     def start(self, call: ToolCall) -> None:
-        """A tool begins; it may be about to say something here."""
+        """Remember the text that a tool call is about to send to this chat."""
         if text := self._text(call):
             self._begun[call.id] = normalize(text)
 
     def end(self, result: ToolReturn) -> None:
-        """A tool has ended; what it was to say is said, unless it failed."""
+        """Record the text as sent, unless the tool failed."""
         text = self._begun.pop(result.call_id, "")
         if text and not result.is_error:
-            self._sent = [*self._sent, text][-_MOST:]
+            self._sent = [*self._sent, text][-_MAX_TEXTS:]
 
     @property
     def anything(self) -> bool:
         return bool(self._sent)
 
     def repeats(self, text: str) -> bool:
-        """Whether this was said already."""
+        """Return whether a text was sent already."""
         if not self._sent:
             return False
-        asked = normalize(text)
-        return bool(asked) and any(_same(asked, sent) for sent in self._sent)
+        normalized = normalize(text)
+        return bool(normalized) and any(_same(normalized, sent) for sent in self._sent)
 
     def _text(self, call: ToolCall) -> str:
         if call.name != _TOOL or self._here is None:
@@ -65,7 +64,7 @@ class Said:
 
 
 def normalize(text: str) -> str:
-    """The text as it is compared."""
+    """Return the text as it is compared."""
     kept = (ch for ch in text if ch.isascii() or not _is_picture(ch))
     return _SPACES.sub(" ", "".join(kept).casefold()).strip()
 
@@ -77,7 +76,7 @@ def _is_picture(ch: str) -> bool:
 
 
 def _is_here(args: Json, here: Address) -> bool:
-    """Whether a call speaks to this chat: what it does not name is this chat's."""
+    """Whether a call sends to this chat; what it does not name is this chat's."""
     named = {"channel": here.channel, "accountId": here.account, "threadId": here.thread}
     for name, ours in named.items():
         theirs = args.get(name)
@@ -90,7 +89,7 @@ def _is_here(args: Json, here: Address) -> bool:
 
 
 def _is_chat(target: str, here: Address) -> bool:
-    """`telegram:123`, `telegram:default:123`, `user:123` and `123:topic:5` name the chat 123."""
+    """Whether a target names this chat: as `telegram:123`, `user:123` or `123:topic:5` do."""
     target, chat = target.strip().lower(), here.chat.lower()
     head, mark, thread = target.rpartition(":topic:")
     if mark:
@@ -100,10 +99,10 @@ def _is_chat(target: str, here: Address) -> bool:
     return re.fullmatch(before + re.escape(chat), target) is not None
 
 
-def _same(asked: str, sent: str) -> bool:
-    if asked == sent:
+def _same(text: str, sent: str) -> bool:
+    if text == sent:
         return True
-    if min(len(asked), len(sent)) < _MIN_CHARS:
+    if min(len(text), len(sent)) < _MIN_CHARS:
         return False
-    more = len(asked) - len(sent)
-    return asked in sent or (more <= max(_MORE_CHARS, len(asked) // 10) and sent in asked)
+    more = len(text) - len(sent)
+    return text in sent or (more <= max(_MORE_CHARS, len(text) // 10) and sent in text)

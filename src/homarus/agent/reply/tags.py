@@ -1,12 +1,12 @@
-"""What a model writes, taken apart while it is still writing.
+"""Filter a model's text while it is being written.
 
-`Tags` parts what is said from what is thought (`<think>`, `<final>` and their kin); `Asides` takes
-out what is meant for the program: reply tags, `MEDIA:` lines, a line that means silence. Both are
-fed with pieces cut anywhere, and give each character as soon as it is clear what it is. What they
-give in the end is what `text` makes of the whole.
+`ReasoningFilter` separates text from reasoning (`<think>`, `<final>` and similar);
+`DirectiveFilter` removes directives: reply tags, `MEDIA:` lines, the silent word on its own line.
+Both receive deltas cut anywhere, and return each character as soon as it is clear what it belongs
+to. In the end the result equals what `reply_parser` makes of the complete text.
 
-A beginning that could still become a tag is held back until it is clear; never for longer than a
-line, and within a line for no more than a bounded number of characters.
+A prefix that may still become a tag is held back until it is clear; never for longer than a line,
+and within a line for a bounded number of characters only.
 """
 
 import re
@@ -16,7 +16,7 @@ from homarus.agent.reply.text import REASONING_WORDS, Asked, match_reasoning, re
 from homarus.core.fences import closes_fence, match_marker, opens_fence
 from homarus.core.silence import SILENT_WORD
 
-_MAX_CODE_CHARS = 2_000  # code in a line of text that is longer is not waited for
+_MAX_CODE_CHARS = 2_000  # longer inline code is not held back
 _MAX_TAG_CHARS = 240
 _TURN = re.compile(r"[`<]")
 _RUN = re.compile(r"`+")
@@ -27,27 +27,27 @@ _LINE_WORDS = ("MEDIA:", SILENT_WORD)
 
 
 class Split(NamedTuple):
-    """What became clear: words for people, and thoughts."""
+    """Newly clear text: visible text, and reasoning."""
 
-    said: str
-    thought: str
+    visible: str
+    reasoning: str
 
 
 class Tags:
-    """Parts what is said from what is thought."""
+    """Separates visible text from reasoning."""
 
     def __init__(self) -> None:
-        self._rest = ""  # of the current line: from `_at` on it is not clear yet
+        self._rest = ""  # of the current line; from `_at` on it is not clear yet
         self._at = 0
         self._at_start = True  # nothing of the current line is clear yet
-        self._verbatim = False  # the line belongs to a code fence
+        self._verbatim = False  # the line is in a code fence
         self._thinking = False
         self._fences = _Fences()
-        self._said: list[str] = []
-        self._thought: list[str] = []
+        self._visible: list[str] = []
+        self._reasoning: list[str] = []
 
     def feed(self, piece: str) -> Split:
-        """The next piece; what is clear now."""
+        """Read the next piece; return what is clear now."""
         *lines, last = (self._rest + piece).split("\n")
         for line in lines:
             self._rest, self._at = line, 0
@@ -59,32 +59,32 @@ class Tags:
         return self._take()
 
     def finish(self) -> Split:
-        """There is no more: whatever was held back is what it looks like."""
+        """Return what was held back: the text is complete."""
         self._read(complete=True)
         self._rest, self._at = "", 0
         return self._take()
 
     def _take(self) -> Split:
-        split = Split("".join(self._said), "".join(self._thought))
-        self._said.clear()
-        self._thought.clear()
+        split = Split("".join(self._visible), "".join(self._reasoning))
+        self._visible.clear()
+        self._reasoning.clear()
         return split
 
     def _read(self, *, complete: bool) -> None:
-        """Read what is clear of the current line."""
+        """Read the current line as far as it is clear."""
         if self._at_start and not self._begin_line(complete=complete):
             return
         while self._at < len(self._rest):
             if self._verbatim:
-                self._say(len(self._rest))
+                self._emit_visible(len(self._rest))
             elif self._thinking:
-                if not self._think(complete=complete):
+                if not self._read_reasoning(complete=complete):
                     return
-            elif not self._speak(complete=complete):
+            elif not self._read_visible(complete=complete):
                 return
 
     def _begin_line(self, *, complete: bool) -> bool:
-        """Find out whether a line belongs to a code fence; False: not clear yet."""
+        """Find out whether a line belongs to a code fence; False when that is not clear yet."""
         line = self._rest
         if not self._thinking and not self._fences.inside:
             if not complete and (_FENCE_HEAD.fullmatch(line) or _may_open_fence(line)):
@@ -96,38 +96,38 @@ class Tags:
         self._at_start = False
         return True
 
-    def _speak(self, *, complete: bool) -> bool:
-        """Read on in what is said; False: the rest is not clear yet."""
+    def _read_visible(self, *, complete: bool) -> bool:
+        """Read on in visible text; False when the rest is not clear yet."""
         rest, at = self._rest, self._at
         turn = _TURN.search(rest, at)
         if turn is None or turn.start() > at:
-            self._say(turn.start() if turn else len(rest))
+            self._emit_visible(turn.start() if turn else len(rest))
             return True
         if turn[0] == "`":
             return self._read_code(complete=complete)
-        if self._turn():
+        if self._consume_tag():
             return True
         if not complete and _may_become_tag(rest, at):
             return False
-        self._say(at + 1)
+        self._emit_visible(at + 1)
         return True
 
-    def _think(self, *, complete: bool) -> bool:
-        """Read on in thoughts; code does not count there. False: the rest is not clear yet."""
+    def _read_reasoning(self, *, complete: bool) -> bool:
+        """Read on in reasoning, where code does not count; False when the rest is not clear yet."""
         rest, at = self._rest, self._at
         turn = rest.find("<", at)
         if turn != at:
-            self._muse(turn if turn >= 0 else len(rest))
+            self._emit_reasoning(turn if turn >= 0 else len(rest))
             return True
-        if self._turn():
+        if self._consume_tag():
             return True
         if not complete and _may_become_tag(rest, at):
             return False
-        self._muse(at + 1)
+        self._emit_reasoning(at + 1)
         return True
 
-    def _turn(self) -> bool:
-        """Take a reasoning tag, if one stands here. A final answer ends what was never closed."""
+    def _consume_tag(self) -> bool:
+        """Consume a reasoning tag at this position. `<final>` also ends unclosed reasoning."""
         tag = match_reasoning(self._rest, self._at)
         if tag is None:
             return False
@@ -136,7 +136,7 @@ class Tags:
         return True
 
     def _read_code(self, *, complete: bool) -> bool:
-        """Read code in a line of text: from a run of backticks to the next as long."""
+        """Read inline code: from a run of backticks to the next of the same length."""
         rest = self._rest
         runs = _RUN.finditer(rest, self._at)
         first = next(runs)
@@ -145,25 +145,25 @@ class Tags:
         growing = not complete and (end == len(rest) or close is None)
         if growing and len(rest) - self._at <= _MAX_CODE_CHARS:
             return False
-        self._say(end)
+        self._emit_visible(end)
         return True
 
-    def _say(self, end: int) -> None:
-        said = self._rest[self._at : end]
+    def _emit_visible(self, end: int) -> None:
+        text = self._rest[self._at : end]
         self._at = end
-        self._said.append(said)
-        self._fences.add(said)
+        self._visible.append(text)
+        self._fences.add(text)
 
-    def _muse(self, end: int) -> None:
-        self._thought.append(self._rest[self._at : end])
+    def _emit_reasoning(self, end: int) -> None:
+        self._reasoning.append(self._rest[self._at : end])
         self._at = end
 
     def _end_line(self) -> None:
         self._at_start, self._verbatim = True, False
         if self._thinking:
-            self._thought.append("\n")
+            self._reasoning.append("\n")
         else:
-            self._said.append("\n")
+            self._visible.append("\n")
             self._fences.end_line()
 
 
@@ -176,7 +176,7 @@ def _may_open_fence(line: str) -> bool:
 
 
 def _may_become_tag(text: str, at: int) -> bool:
-    """Whether what begins here, with `<`, could be the beginning of a reasoning tag."""
+    """Whether the `<` at this position may start a reasoning tag."""
     found = _TAG_HEAD.match(text, at)
     if found is None or len(text) - at > _MAX_TAG_CHARS:
         return False
@@ -187,7 +187,7 @@ def _may_become_tag(text: str, at: int) -> bool:
 
 
 class _Fences:
-    """Which code fence is open, as lines go by."""
+    """Tracks the open code fence, line by line."""
 
     def __init__(self) -> None:
         self._opener = ""
@@ -211,17 +211,17 @@ class _Fences:
 
 
 class Asides:
-    """Takes what is meant for the program out of what is said; `asked` is what it asks for."""
+    """Removes directives from visible text and collects them in `directives`."""
 
     def __init__(self) -> None:
-        self.asked = Asked([])
+        self.directives = Asked([])
         self._fences = _Fences()
         self._shown: list[str] = []  # of the current line
-        self._rest = ""  # of the current line: not shown yet
-        self._gap = ""  # line ends that wait for a line worth showing after them
+        self._rest = ""  # of the current line, not shown yet
+        self._gap = ""  # line ends held back until a visible line follows
 
     def feed(self, piece: str) -> str:
-        """The next piece; what can be shown now."""
+        """Read the next piece; return what can be shown now."""
         *lines, last = (self._rest + piece).split("\n")
         out: list[str] = []
         for line in lines:
@@ -232,17 +232,17 @@ class Asides:
         return "".join(out)
 
     def finish(self) -> str:
-        """There is no more."""
+        """Return the rest: the text is complete."""
         return "".join(self._end_line(""))
 
     def _begin_line(self) -> list[str]:
-        """What of an unfinished line can be nothing but text."""
+        """Return the part of an unfinished line that can only be text."""
         rest = self._rest
         if self._fences.inside:
             end = len(rest)
-        elif not self._shown and _may_be_aside(rest):
+        elif not self._shown and _may_be_directive(rest):
             end = 0
-        else:  # white space at the end goes when a tag follows
+        else:  # trailing white space is removed when a tag follows
             end = len(rest[: _first_bracket(rest)].rstrip())
         self._rest = rest[end:]
         if end:
@@ -256,7 +256,7 @@ class Asides:
         self._fences.add(line)
         self._fences.end_line()
         is_code = was_inside or self._fences.inside
-        left = line if is_code else read_line(line, self.asked)
+        left = line if is_code else read_line(line, self.directives)
         self._shown, self._rest = [], ""
         if left is None:
             return []
@@ -271,14 +271,14 @@ class Asides:
         return [gap, text]
 
 
-def _may_be_aside(line: str) -> bool:
-    """Whether an unfinished line may turn out to be a `MEDIA:` line or the word for silence."""
-    said = line.strip()
-    return any(word.startswith(said) or said.startswith(word) for word in _LINE_WORDS)
+def _may_be_directive(line: str) -> bool:
+    """Whether an unfinished line may become a `MEDIA:` line or the silent word."""
+    text = line.strip()
+    return any(word.startswith(text) or text.startswith(word) for word in _LINE_WORDS)
 
 
 def _first_bracket(line: str) -> int:
-    """Where a tag may begin in a line; its end when nowhere."""
+    """Return where a tag may start in a line, else the line's end."""
     at = line.find("[[")
     if at >= 0:
         return at

@@ -1,8 +1,8 @@
-"""What a model wrote, read as a reply: its text, and what it asked for around the text.
+"""Parse what a model wrote as a reply: its text, its directives, its reasoning.
 
 Tags (`[[reply_to_current]]`, `[[reply_to:ID]]`, `[[audio_as_voice]]`, `[[media:PATH]]`), `MEDIA:`
-lines, the word that means silence, and reasoning in tags. None of them counts inside code. Pure,
-and linear in the text.
+lines, the silent word, and reasoning in tags. None of them counts inside code. Pure, and linear
+in the text.
 """
 
 import re
@@ -31,7 +31,7 @@ _MAX_MEDIA_CHARS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply taken apart. `reply_to` is an explicit message id; `silent`: nothing is sent."""
+    """A parsed reply. `reply_to` is an explicit message id; `silent`: nothing is sent."""
 
     text: str
     media: tuple[str, ...] = ()
@@ -42,23 +42,23 @@ class Reply:
 
 
 def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> Reply:
-    """Take a reply apart. It is silent when the word for it is all that it says."""
+    """Parse a reply. It is silent when the silent word is its only text."""
     text, media = _take_media(raw)
-    asked = Asked(list(media))
-    said = _read_tags(text, asked).strip()  # not before: what is indented is no fence
-    text = _drop_silence(said, silent_word)
+    directives = Asked(list(media))
+    stripped = _read_tags(text, directives).strip()  # not earlier: indented markers are no fences
+    text = _drop_silence(stripped, silent_word)
     return Reply(
         text=text,
-        media=tuple(asked.media),
-        reply_to=asked.reply_to,
-        reply_to_current=asked.reply_to_current,
-        as_voice=asked.as_voice,
-        silent=bool(said and not text and not asked.media),
+        media=tuple(directives.media),
+        reply_to=directives.reply_to,
+        reply_to_current=directives.reply_to_current,
+        as_voice=directives.as_voice,
+        silent=bool(stripped and not text and not directives.media),
     )
 
 
 def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
-    """The text without its `MEDIA:` lines, and the paths and URLs that stood in them."""
+    """Return the text without its `MEDIA:` lines, and the paths and URLs of those."""
     text, media = _take_media(raw)
     return text.strip(), media
 
@@ -66,44 +66,44 @@ def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
 def _take_media(raw: str) -> tuple[str, tuple[str, ...]]:
     if "MEDIA:" not in raw:
         return raw, ()
-    kept: list[str] = []
+    lines: list[str] = []
     media: list[str] = []
     removed = False
     for line, is_code in split_lines(raw):
-        said = line.strip()
-        found = _media(said[6:]) if said.startswith("MEDIA:") and not is_code else ()
+        stripped = line.strip()
+        found = _media(stripped[6:]) if stripped.startswith("MEDIA:") and not is_code else ()
         media += found
         if found:
             removed = True
-        # The empty lines before and after what was taken out become one.
-        elif said or not removed or (kept and kept[-1].strip()):
-            kept.append(line)
+        # The empty lines around a removed line become one.
+        elif stripped or not removed or (lines and lines[-1].strip()):
+            lines.append(line)
             removed = False
-    return "\n".join(kept), tuple(media)
+    return "\n".join(lines), tuple(media)
 
 
-def read_line(line: str, asked: "Asked") -> str | None:
-    """What is left of a line outside code once what it asks for is noted; None: not even a line."""
-    said = line.strip()
-    if said.startswith("MEDIA:") and (found := _media(said[6:])):
-        asked.media += found
+def read_line(line: str, directives: "Asked") -> str | None:
+    """Apply the directives of a line outside code; return the rest, None if it is dropped."""
+    stripped = line.strip()
+    if stripped.startswith("MEDIA:") and (found := _media(stripped[6:])):
+        directives.media += found
         return None
-    pieces = _split_at_tags(line, asked) if "[[" in line else [line]
+    pieces = _split_at_tags(line, directives) if "[[" in line else [line]
     left = line if len(pieces) == 1 else _join(pieces) or None
     return None if left and left.strip() == SILENT_WORD else left
 
 
 def match_reasoning(text: str, at: int = 0) -> re.Match[str] | None:
-    """The reasoning tag that stands at a place: group 1 its slash, group 2 its name."""
+    """Match a reasoning tag at a position: group 1 is its slash, group 2 its name."""
     found = _REASONING.match(text, at)
     return found if found and found[2] else None
 
 
 def strip_reasoning_tags(text: str) -> str:
-    """The text without what stands in `<think>` and its kin; `<final>` goes, its content stays.
+    """Return the text without `<think>` and similar content; the content of `<final>` stays.
 
-    Reasoning that is never closed reaches to the end. Inside reasoning, code does not count: a
-    fence left open there must not swallow the answer.
+    Reasoning that is never closed extends to the end. Code does not count inside reasoning: a fence
+    left open there must not hide the answer.
     """
     if "<" not in text or not any(found[2] for found in _REASONING.finditer(text)):
         return text
@@ -124,7 +124,7 @@ def strip_reasoning_tags(text: str) -> str:
 
 
 def _next_opener(opener: str, line: str) -> str:
-    """The marker of the block that is open after a line; empty outside."""
+    """Return the marker of the fence that is open after a line; "" outside."""
     marker = match_marker(line)
     if opener:
         return "" if marker and closes_fence(opener, *marker) else opener
@@ -132,14 +132,14 @@ def _next_opener(opener: str, line: str) -> str:
 
 
 def _strip_line(raw: str, shown: list[str], *, thinking: bool) -> bool:
-    """Add what is no reasoning to `shown`; returns whether reasoning goes on after the line."""
+    """Append the text outside reasoning to `shown`; return whether reasoning continues."""
     ends = _code_ends(raw)
     at = scan = 0
     while found := _REASONING.search(raw, scan):
         scan = found.end()
         name = (found[2] or "").lower()
         if thinking:
-            # A final answer ends reasoning that was never closed.
+            # `<final>` ends reasoning that was never closed.
             if name and (found[1] or name == "final"):
                 at, thinking = scan, False
         elif not name:
@@ -153,7 +153,7 @@ def _strip_line(raw: str, shown: list[str], *, thinking: bool) -> bool:
 
 
 def _code_ends(line: str) -> dict[int, int]:
-    """Where the code that begins at each run of backticks ends: after the next equal run."""
+    """Return where the code that starts at each run of backticks ends."""
     ends: dict[int, int] = {}
     seen: dict[int, int] = {}
     for run in reversed(list(_BACKTICKS.finditer(line))):
@@ -166,7 +166,7 @@ def _code_ends(line: str) -> dict[int, int]:
 
 @dataclass(slots=True)
 class Asked:
-    """What the tags of one reply ask for."""
+    """The directives of one reply."""
 
     media: list[str]
     reply_to: str = ""
@@ -174,7 +174,7 @@ class Asked:
     as_voice: bool = False
 
     def take(self, tag: str) -> bool:
-        """Note what a tag asks for; False for other text in double brackets."""
+        """Apply a tag; return False for other text in double brackets."""
         name, colon, value = tag.partition(":")
         value = value.strip()
         match name.strip().lower(), colon:
@@ -191,13 +191,13 @@ class Asked:
         return True
 
 
-def _read_tags(text: str, asked: Asked) -> str:
-    """The text without its tags."""
+def _read_tags(text: str, directives: Asked) -> str:
+    """Return the text without its tags."""
     if "[[" not in text:
         return text
     lines: list[str] = []
     for line, is_code in split_lines(text):
-        pieces = [line] if is_code or "[[" not in line else _split_at_tags(line, asked)
+        pieces = [line] if is_code or "[[" not in line else _split_at_tags(line, directives)
         if len(pieces) == 1:
             lines.append(line)
         elif joined := _join(pieces):
@@ -205,13 +205,13 @@ def _read_tags(text: str, asked: Asked) -> str:
     return "\n".join(lines)
 
 
-def _split_at_tags(line: str, asked: Asked) -> list[str]:
+def _split_at_tags(line: str, directives: Asked) -> list[str]:
     ends = _code_ends(line)
     pieces: list[str] = []
     at = scan = 0
     while found := _TAG.search(line, scan):
         scan = ends.get(found.start(), found.end())
-        if found[1] and asked.take(found[1]):
+        if found[1] and directives.take(found[1]):
             pieces.append(line[at : found.start()])
             at = scan
     return [*pieces, line[at:]]
@@ -224,17 +224,17 @@ def _join(pieces: list[str]) -> str:
 
 
 def _drop_silence(text: str, word: str) -> str:
-    """The text without the silent word where that stands alone: in a line, or in all of it."""
+    """Return the text without the silent word where it is alone in a line or in the text."""
     if not word or word not in text:
         return text
     if text.strip(DECORATION) == word:
         return ""
-    kept = [line for line, is_code in split_lines(text) if is_code or line.strip() != word]
-    return "\n".join(kept).strip()
+    lines = [line for line, is_code in split_lines(text) if is_code or line.strip() != word]
+    return "\n".join(lines).strip()
 
 
 def _media(payload: str) -> tuple[str, ...]:
-    """The paths and URLs in what follows `MEDIA:`; none when it is a sentence."""
+    """Return the paths and URLs that follow `MEDIA:`; none when it is a sentence."""
     payload = payload.strip()
     if len(payload) > 2 and payload[0] + payload[-1] in _QUOTES:
         payload = payload[1:-1].strip()
@@ -244,7 +244,7 @@ def _media(payload: str) -> tuple[str, ...]:
         return (_path(payload),)
     if len(parts) > 1 and all(_is_rooted(part) for part in parts):
         return tuple(_path(part) for part in parts)
-    # A path with spaces and no quotes is known by its beginning and its end.
+    # A path with spaces and no quotes is recognised by its start and its extension.
     whole = _is_rooted(payload) and _EXTENSION.search(payload) and not _URL.match(payload)
     return (_path(payload),) if whole else ()
 
@@ -257,7 +257,7 @@ def _is_media(candidate: str) -> bool:
 
 
 def _is_rooted(candidate: str) -> bool:
-    """Whether it can be nothing but a URL or a path: it says where it begins."""
+    """Whether it can only be a URL or a path."""
     begins = _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate))
     return begins is not None and _is_printable(candidate)
 

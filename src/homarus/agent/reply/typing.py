@@ -1,4 +1,4 @@
-"""The sign that somebody is typing: when it is wanted. Pure; channels/typing.py keeps it alive."""
+"""Decide when the typing indicator is shown. Pure; channels/typing.py keeps it alive."""
 
 from typing import Literal, TypeAlias
 
@@ -20,7 +20,7 @@ INTERVAL_S = 6.0
 def typing_mode(
     configured: TypingMode | None, *, group: bool, mentioned: bool, heartbeat: bool
 ) -> TypingMode:
-    """When to show the sign: as configured; else at once where a person waits for the answer."""
+    """Return the configured mode, else `instant` where a person waits for the answer."""
     if heartbeat:
         return "never"
     if configured:
@@ -29,7 +29,7 @@ def typing_mode(
 
 
 def is_activity(mode: TypingMode, fact: Fact, *, speaking: bool) -> bool:
-    """Whether a fact shows that an answer is being made. Words that may mean silence do not."""
+    """Return whether an event shows work on an answer. Text that may become silent does not."""
     match fact:
         case _ if mode == "never":
             return False

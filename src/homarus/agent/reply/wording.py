@@ -1,4 +1,4 @@
-"""The words around an answer: its prefix, its usage line, notices, and thoughts made readable."""
+"""Format the texts around an answer: prefix, usage line, notices, reasoning."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,6 @@ from homarus.core.message import Usage
 from homarus.sessions.levels import UsageDisplay
 
 EMPTY = "The model gave an empty answer. Ask again, or choose another model."
-AGAIN = "↻ The answer broke off and begins again:"
 COMPACTED = "🧹 Auto-compaction complete"
 
 _VARIABLE = re.compile(r"\{([A-Za-z][\w.]{0,40})\}")
@@ -15,12 +14,12 @@ _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 
 
 def new_session(session_id: str) -> str:
-    """The notice that a conversation begins anew."""
+    """Return the notice that a new session starts."""
     return f"🧠 New session: {session_id}"
 
 
 def fill_prefix(template: str, names: Mapping[str, str]) -> str:
-    """A prefix with its variables replaced; a variable nobody knows stays as it is."""
+    """Replace the variables of a prefix; unknown variables stay."""
 
     def value(found: re.Match[str]) -> str:
         return names.get(found[1].lower(), found[0])
@@ -29,7 +28,7 @@ def fill_prefix(template: str, names: Mapping[str, str]) -> str:
 
 
 def prefix_names(provider: str, model: str, thinking: str, identity: str) -> dict[str, str]:
-    """The variables of a prefix, by their names in lower case."""
+    """Return the variables of a prefix, by their names in lower case."""
     return {
         "provider": provider,
         "model": short_model(model),
@@ -42,19 +41,19 @@ def prefix_names(provider: str, model: str, thinking: str, identity: str) -> dic
 
 
 def short_model(model: str) -> str:
-    """A model's name without what stands before its last slash, and without its date."""
+    """Return a model's name without the path before its last slash and without its date."""
     return _DATED.sub("", model.rsplit("/", 1)[-1])
 
 
 def add_prefix(prefix: str, text: str) -> str:
-    """The text after its prefix, unless it has it already."""
+    """Return the text after its prefix, unless it already starts with it."""
     if not prefix or not text or text.startswith(prefix):
         return text
     return f"{prefix}{text}" if prefix[-1].isspace() else f"{prefix} {text}"
 
 
 def usage_line(usage: Usage, display: UsageDisplay, session_key: str = "") -> str:
-    """What an answer took; empty when nobody asked or nothing is known."""
+    """Return the usage of an answer; "" when it is off or unknown."""
     if display == "off" or not usage.total:
         return ""
     parts = [f"Usage: {_count(usage.prompt)} in / {_count(usage.output)} out"]
@@ -69,7 +68,7 @@ def usage_line(usage: Usage, display: UsageDisplay, session_key: str = "") -> st
 
 
 def reasoning_text(thought: str) -> str:
-    """Thoughts as a message of their own: in italics, so that nobody takes them for the answer."""
+    """Format reasoning as a message of its own, in italics to set it apart from the answer."""
     lines = (line.strip() for line in thought.strip().split("\n"))
     return "\n".join(["Reasoning:", *(f"_{line}_" if line else "" for line in lines)])
 

@@ -1,4 +1,4 @@
-"""Agents: who there is, made and changed and removed, and the files that make them who they are."""
+"""Methods for agents: list, create, update, delete, and their workspace files."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +11,7 @@ from homarus.agent.prompt import files
 from homarus.agent.prompt.files import MAX_BYTES, FileState
 from homarus.agent.prompt.identity_file import find_identity, write_identity
 from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.channels.roster import find_traits
 from homarus.config import agent_edits
 from homarus.config.load import load
 from homarus.config.resolve import agent_settings, agents, default_agent
@@ -71,7 +72,7 @@ async def create(call: Call, params: CreateParams) -> Json:
     seed(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
     new = agent_edits.NewAgent(agent, name, params.workspace)
-    await _edit(call, lambda tree: agent_edits.add_agent(tree, new))
+    await _edit(call, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
@@ -107,7 +108,7 @@ async def update(call: Call, params: UpdateParams) -> Json:
 
 
 class DeleteParams(Params):
-    """Which agent, and whether its files go too."""
+    """The agent, and whether to delete its files."""
 
     agent_id: Name
     delete_files: bool = True
@@ -139,14 +140,13 @@ async def delete(call: Call, params: DeleteParams) -> Json:
 async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
     host = call.host
     for record in await host.store.sessions(agent=agent):
-        host.abort(record.key)
-        await call.gateway.memo.runs.settle(record.key)
-        if not keep:
-            await host.sessions.delete(record.key, host.clock.now_ms())
+        async with host.control.exclusive(record.key):
+            if not keep:
+                await host.sessions.delete(record.key, host.clock.now_ms())
 
 
 async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:
-    """Change the config file, and go on with it at once."""
+    """Change the config file and apply it at once."""
     host = call.host
     write(host.paths, host.loaded.env, change, at_ms=host.clock.now_ms())
     await host.reload(load(host.paths, host.loaded.env))
@@ -161,7 +161,7 @@ def _known(call: Call, agent_id: str) -> str:
 
 @contextmanager
 def _as_request() -> Iterator[None]:
-    """What a person did wrong is, here, what a client asked for wrongly."""
+    """Return a user's mistake as the client's INVALID_REQUEST."""
     try:
         yield
     except UserError as exc:
@@ -169,7 +169,7 @@ def _as_request() -> Iterator[None]:
 
 
 class FilesParams(Params):
-    """Whose files."""
+    """The agent whose files are listed."""
 
     agent_id: Name
 
@@ -182,7 +182,7 @@ async def list_files(call: Call, params: FilesParams) -> Json:
 
 
 class FileParams(FilesParams):
-    """Which file."""
+    """A workspace file of an agent."""
 
     name: Name
 
@@ -197,7 +197,7 @@ async def get_file(call: Call, params: FileParams) -> Json:
 
 
 class SetFileParams(FileParams):
-    """What it should say."""
+    """A workspace file and its new text."""
 
     content: Annotated[str, Field(max_length=MAX_BYTES)]
 

@@ -131,7 +131,7 @@ async def _memory(call: Call, agent_id: str | None) -> "AgentMemory":
     agent = agent_settings(config, host.paths, agent_id or default_agent(config)).id
     # Some megabytes of code, once: the loop does not wait for them.
     await asyncio.to_thread(import_module, "homarus.memory.keeper")
-    return host.memories.of(agent)
+    return host.memory.of(agent)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from homarus.gateway.history import clip, newest_path, role_of, show_entry, text
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Count, Label, Name, Seconds
 from homarus.gateway.rows import Defaults, find_defaults, index_path, row
+from homarus.gateway.run_request import hook_context
 from homarus.gateway.settings import read_patch
-from homarus.gateway.transcripts import abort_runs, start_afresh
 from homarus.sessions.transcript import compaction
 from homarus.store.base import Entry, SessionRecord
 from homarus.store.line import archive_suffix
@@ -137,7 +137,7 @@ async def preview(call: Call, params: PreviewParams) -> Json:
 
 
 async def _preview(call: Call, asked: str, limit: int, chars: int) -> dict[str, Json]:
-    record = await call.host.store.session(call.host.key(asked))
+    record = await call.host.store.session(call.host.control.resolve_key(asked))
     if record is None:
         return {"key": asked, "status": "missing", "items": []}
     path = await newest_path(call.host.store, record.session_id, limit)
@@ -180,7 +180,7 @@ async def _resolved(call: Call, params: ResolveParams) -> list[SessionRecord]:
     store = call.host.store
     agent = normalize_agent_id(params.agent_id) if params.agent_id else None
     if params.key:
-        record = await store.session(call.host.key(params.key, agent))
+        record = await store.session(call.host.control.resolve_key(params.key, agent))
         return [record] if record else []
     if params.session_id:
         return list(await store.sessions(agent=agent, session_id=params.session_id, limit=2))
@@ -211,7 +211,7 @@ class PatchParams(Params):
 @method("sessions.patch", scope="admin", params=PatchParams)
 async def patch(call: Call, params: PatchParams) -> Json:
     """Change settings of a session; one that was never used is made."""
-    session = await call.host.session(call.host.key(params.key))
+    session = await call.host.control.load(call.host.control.resolve_key(params.key))
     asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
     await session.update(**await read_patch(call, session, asked))
     defaults = await find_defaults(call.host, session.record.agent)
@@ -247,9 +247,8 @@ class ResetParams(Params):
 @method("sessions.reset", scope="admin", params=ResetParams)
 async def reset(call: Call, params: ResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
-    key = call.host.key(params.key)
-    await start_afresh(call, key)
-    session = await call.host.session(key)
+    key = call.host.control.resolve_key(params.key)
+    session = await call.host.control.reset(key, hook_context(call, key), by="rpc")
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
 
@@ -264,17 +263,17 @@ class DeleteParams(Params):
 @method("sessions.delete", scope="admin", params=DeleteParams)
 async def delete(call: Call, params: DeleteParams) -> Json:
     """Forget a session. Its transcript is renamed, not removed; a main session stays."""
-    key = call.host.key(params.key)
+    key = call.host.control.resolve_key(params.key)
     if key in {main_key(agent) for agent in agents(call.host.loaded.config)}:
         raise InvalidRequest(f"Cannot delete the main session ({key}).")
-    await abort_runs(call, key)
-    now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
-    archived: list[Json] = []
-    file = record.data.get("sessionFile") if record and params.delete_transcript else None
-    if record and isinstance(file, str) and await call.host.store.leaf(record.session_id):
-        archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
-    keep = not params.delete_transcript
-    deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
+    async with call.host.control.exclusive(key, by="rpc"):
+        now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
+        archived: list[Json] = []
+        file = record.data.get("sessionFile") if record and params.delete_transcript else None
+        if record and isinstance(file, str) and await call.host.store.leaf(record.session_id):
+            archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
+        keep = not params.delete_transcript
+        deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
     return {"ok": True, "key": key, "deleted": deleted, "archived": archived}
 
 
@@ -288,24 +287,24 @@ class CompactParams(Params):
 @method("sessions.compact", scope="admin", params=CompactParams)
 async def compact(call: Call, params: CompactParams) -> Json:
     """Leave all but the newest entries out of what a model gets. The transcript keeps them."""
-    key = call.host.key(params.key)
+    key = call.host.control.resolve_key(params.key)
     record = await call.host.store.session(key)
     answer: dict[str, Json] = {"ok": True, "key": key, "compacted": False}
     if record is None or not record.session_id:
         return {**answer, "reason": "no sessionId"}
     if not await call.host.store.leaf(record.session_id):
         return {**answer, "reason": "no transcript"}
-    await abort_runs(call, key)
-    kept = await newest_path(call.host.store, record.session_id, params.max_lines)
-    first = _first_kept(kept, params.max_lines)
-    if first is None:
-        return {**answer, "kept": len(kept)}
-    session = await call.host.session(key)
-    said = "Older messages were left out by hand; they are in the transcript."
-    await session.append(compaction(said, first.id, session.context_tokens))
-    await session.update(totalTokensFresh=False)  # until the next prompt is counted
-    await session.read()
-    return {**answer, "compacted": True, "kept": len(kept) - kept.index(first)}
+    async with call.host.control.exclusive(key, by="rpc"):
+        path = await newest_path(call.host.store, record.session_id, params.max_lines)
+        first = _first_kept(path, params.max_lines)
+        if first is None:
+            return {**answer, "kept": len(path)}
+        session = await call.host.control.load(key)
+        summary = "Older messages were left out by hand; they are in the transcript."
+        await session.append(compaction(summary, first.id, session.context_tokens))
+        await session.update(totalTokensFresh=False)  # until the next prompt is counted
+        await session.read()
+    return {**answer, "compacted": True, "kept": len(path) - path.index(first)}
 
 
 def _first_kept(path: Sequence[Entry], count: int) -> Entry | None:

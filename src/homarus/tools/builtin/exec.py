@@ -1,11 +1,14 @@
 """The `exec` tool: a shell command, run after a person said yes to exactly that text."""
 
 import os
+from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
+from homarus.config.resolve import entry_of
+from homarus.config.schema import Config
 from homarus.core.errors import ToolDenied, ToolError
 from homarus.core.keys import main_key
 from homarus.core.message import Text
@@ -14,6 +17,7 @@ from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.run import Outcome, run_command
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.guard import Beneath
+from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Result, Tool, ToolContext, tool
 
 TIMEOUT_S = 1800.0
@@ -23,6 +27,23 @@ MAX_COMMAND_CHARS = 20_000
 
 # Which conversations' commands may run outside a sandbox: all, an agent's own, none.
 Unboxed: TypeAlias = Literal["all", "main", "none"]
+_SCOPES: Final[dict[str, Unboxed]] = {"off": "all", "non-main": "main", "all": "none"}
+
+
+def tools(context: ToolSourceContext) -> Sequence[Tool]:
+    """Return the tool with the agent's default timeout and its sandbox rule."""
+    timeout_s = context.get_tools_config("exec").exec.timeout_sec
+    return [exec_tool(float(timeout_s), unsandboxed_scope(context.config, context.agent_id))]
+
+
+def unsandboxed_scope(config: Config, agent_id: str) -> Unboxed:
+    """Return which sessions of an agent may run commands outside a sandbox."""
+    own, defaults = entry_of(config, agent_id), config.agents.defaults
+    hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
+    if next((each for each in hosts if each), "gateway") != "gateway":
+        return "none"  # commands belong in a sandbox or on a node: there is neither
+    modes = (own.sandbox.mode, defaults.sandbox.mode)
+    return _SCOPES[next((each for each in modes if each), "off")]
 
 
 @cache

@@ -7,6 +7,7 @@ id made of the run and the call, and the rest can be done twice: so it may be ru
 
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from homarus.core.errors import ToolDenied, ToolError
 from homarus.core.message import Address, Button, Extras, Text
 from homarus.core.text import one_line, reveal
 from homarus.core.value import dataclass
+from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Mail, Posted, Question, Result, Tool, ToolContext, tool
 
 Action: TypeAlias = Literal["send", "reply", "thread-reply", "react", "edit", "delete"]
@@ -117,7 +119,9 @@ def message_tool(rules: MessageTool = _RULES) -> Tool:
     return run
 
 
-message = message_tool(_RULES)
+def tools(context: ToolSourceContext) -> Sequence[Tool]:
+    """Return the tool for an agent that can send messages to chats."""
+    return [message_tool(context.config.tools.message)] if context.has_chats else []
 
 
 def _mail(ctx: ToolContext) -> Mail:

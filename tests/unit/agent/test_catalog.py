@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.sessions.commands import (
+from homarus.agent.commands.catalog import (
     ABORT_WORDS,
     COMMANDS,
-    Command,
+    CommandSpec,
     has_control_command,
     has_inline_command_tokens,
     is_abort_request_text,
@@ -32,7 +32,7 @@ def test_every_command_has_one_line_of_help() -> None:
 
 @given(st.sampled_from(COMMANDS), st.text(max_size=30), st.data())
 def test_a_command_is_read_by_any_of_its_names(
-    command: Command, args: str, data: st.DataObject
+    command: CommandSpec, args: str, data: st.DataObject
 ) -> None:
     name = data.draw(st.sampled_from([command.name, *command.aliases]))
     spoken = parse_command(f"/{name.upper()} {args}")

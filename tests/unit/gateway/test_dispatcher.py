@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.commands import table as commands
-from homarus.agent.commands.orders import Order, Reply
+from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.core.message import Address, Inbound, ToolCall
+from homarus.plugins.commands import CommandContext, CommandReply, command
 from homarus.plugins.hooks import hook
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.world import CONFIG, World, answer, run
@@ -37,36 +37,36 @@ async def settled(it: World, run_id: str) -> str:
             await asyncio.sleep(0.001)
 
 
-def test_a_command_is_answered_while_a_run_goes_on(tmp_path: Path) -> None:
+def test_command_during_a_run_is_answered(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.send("/status", "b")
         assert "Running: an answer is being made" in said(it, "b")
         await it.send("/model mock/mock-1", "c")
-        assert it.app.live_runs() == ("a",)
+        assert it.app.control.active_runs() == ("a",)
 
     run(body, tmp_path, Hang())
 
 
-def test_new_stops_the_run_and_what_waits_and_answers_its_own_words(tmp_path: Path) -> None:
+def test_new_command_stops_run_and_queue_and_answers_its_text(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.ask("chat.send", sessionKey="main", message="more", idempotencyKey="b")
-        before = (await it.app.session(KEY)).session_id
+        before = (await it.app.control.load(KEY)).session_id
         await it.send("/new hello", "c")
         assert said(it, "c") == "At your service."
         states = [it.gateway.chats(one)[-1]["state"] for one in "ab"]
         assert states == ["aborted", "aborted"]
-        session = await it.app.session(KEY)
+        session = await it.app.control.load(KEY)
         assert session.session_id != before
         assert [message.role for message in session.messages] == ["user", "assistant"]
 
     run(body, tmp_path, Hang(), answer("At your service."))
 
 
-def test_a_picture_goes_with_the_first_words_of_a_new_conversation(tmp_path: Path) -> None:
+def test_new_command_with_image_passes_it_to_the_first_turn(tmp_path: Path) -> None:
     picture = {"content": "iVBORw0KGgo=", "mimeType": "image/png"}
 
     async def body(it: World) -> None:
@@ -82,19 +82,17 @@ def test_a_picture_goes_with_the_first_words_of_a_new_conversation(tmp_path: Pat
 
 
 @pytest.mark.parametrize("began", [False, True])
-def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
-    began: bool, tmp_path: Path
-) -> None:
+def test_command_interrupted_by_crash_runs_once_after_restart(began: bool, tmp_path: Path) -> None:
     async def before(it: World) -> None:
         journal = it.app.store.journal
-        row = (await it.app.accept(KEY, inbound("/think high", "r"))).row
+        row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
         if began:
             async with journal.lease("command:r") as lease, journal.commit() as unit:
                 unit.start([row.id], lease, run=row.id)
 
     async def after(it: World) -> None:
         assert await settled(it, "r") == "answered"
-        session = await it.app.session(KEY)
+        session = await it.app.control.load(KEY)
         assert session.thinking == "high"
         assert [message.text for message in session.messages] == ["Thinking: high."]
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
@@ -104,21 +102,21 @@ def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
                 await asyncio.sleep(0.001)
                 told = await it.ask("chat.send", again)
         assert told == {"runId": "r", "status": "ok"}
-        assert len((await it.app.session(KEY)).messages) == 1
+        assert len((await it.app.control.load(KEY)).messages) == 1
 
     run(before, tmp_path)
     run(after, tmp_path)
     run(after, tmp_path)
 
 
-def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -> None:
+def test_new_command_interrupted_by_crash_resets_once(tmp_path: Path) -> None:
     async def before(it: World) -> None:
         await it.send("hi", "a")
-        await it.app.accept(KEY, inbound("/new go on", "r"))
+        await it.app.control.accept(KEY, inbound("/new go on", "r"))
 
     async def after(it: World) -> None:
         assert await settled(it, "r") == "answered"
-        session = await it.app.session(KEY)
+        session = await it.app.control.load(KEY)
         assert [message.text[-5:] for message in session.messages] == ["go on", "Gone."]
         home = it.app.paths.sessions_dir("main")
         await it.store.flush()
@@ -128,9 +126,9 @@ def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -
     run(after, tmp_path, answer("Gone."))
 
 
-def test_a_message_that_wanted_a_model_still_gets_it_after_a_crash(tmp_path: Path) -> None:
+def test_message_with_model_directive_keeps_it_after_crash(tmp_path: Path) -> None:
     async def before(it: World) -> None:
-        await it.app.accept(KEY, inbound("/think high well?", "r"))
+        await it.app.control.accept(KEY, inbound("/think high well?", "r"))
 
     async def after(it: World) -> None:
         assert await settled(it, "r") == "answered"
@@ -141,23 +139,24 @@ def test_a_message_that_wanted_a_model_still_gets_it_after_a_crash(tmp_path: Pat
     run(after, tmp_path, answer("Well."))
 
 
-def test_the_same_command_twice_is_one(tmp_path: Path) -> None:
+def test_command_sent_twice_runs_once(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/think high", "r")
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
         assert await it.ask("chat.send", again) == {"runId": "r", "status": "ok"}
-        assert len((await it.app.session(KEY)).messages) == 1
+        assert len((await it.app.control.load(KEY)).messages) == 1
 
     run(body, tmp_path)
 
 
-def test_a_bug_in_a_command_is_told_and_the_next_one_works(
+def test_command_with_bug_reports_error_and_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(_order: Order) -> Reply:
+    @command("status")
+    async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError("secret-in-a-bug")
 
-    monkeypatch.setitem(commands.ANSWERS, "status", broken)
+    monkeypatch.setitem(HANDLERS, "status", broken)
 
     async def body(it: World) -> None:
         await it.send("/status", "a")
@@ -170,13 +169,14 @@ def test_a_bug_in_a_command_is_told_and_the_next_one_works(
     run(body, tmp_path)
 
 
-def test_words_beside_a_status_that_breaks_are_answered_all_the_same(
+def test_inline_status_that_fails_still_answers_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(_order: Order) -> Reply:
+    @command("status")
+    async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(commands.ANSWERS, "status", broken)
+    monkeypatch.setitem(HANDLERS, "status", broken)
 
     async def body(it: World) -> None:
         await it.send("well /status", "a")
@@ -185,7 +185,7 @@ def test_words_beside_a_status_that_breaks_are_answered_all_the_same(
     run(body, tmp_path, answer("Well."))
 
 
-def test_the_thinking_shown_is_that_of_the_model_that_answers(tmp_path: Path) -> None:
+def test_status_shows_thinking_level_of_the_active_model(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/think", "a")
         assert said(it, "a").startswith("Thinking: off.")
@@ -203,7 +203,7 @@ def test_the_thinking_shown_is_that_of_the_model_that_answers(tmp_path: Path) ->
     run(body, tmp_path, answer("hello"), config={"models": {"providers": providers}})
 
 
-def test_a_number_that_is_in_no_list_is_no_model(tmp_path: Path) -> None:
+def test_model_command_with_unknown_number_chooses_none(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for run_id, number in {"a": "0", "b": "77", "c": "9" * 5_000}.items():
             await it.send(f"/model {number}", run_id)
@@ -228,7 +228,7 @@ class Witness:
         self.heard.append(f"over after {messages}")
 
 
-def test_hooks_hear_of_commands_and_may_add_a_line(tmp_path: Path) -> None:
+def test_command_hooks_are_called_and_may_add_a_line(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         witness = Witness()
         it.app.hooks.register(witness, "witness")
@@ -253,7 +253,7 @@ class Editor:
         raise RuntimeError("no ink")
 
 
-def test_what_hooks_do_is_counted_in_the_context_and_shown_in_the_status(tmp_path: Path) -> None:
+def test_hook_effects_are_counted_in_context_and_shown_in_status(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         it.app.hooks.register(Editor(), "editor")
         await it.send("hi", "a")
@@ -268,10 +268,10 @@ def test_what_hooks_do_is_counted_in_the_context_and_shown_in_the_status(tmp_pat
     run(body, tmp_path, answer("hello"))
 
 
-def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
+def test_restart_command_is_settled_before_the_restart(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         rung = list[bool]()
-        it.app.restart = lambda: rung.append(True)
+        it.app.set_restart(lambda: rung.append(True))
         await it.send("/restart", "r")
         assert await settled(it, "r") == "answered" and rung == [True]
         assert "restarts" in said(it, "r")
@@ -279,16 +279,16 @@ def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
     run(body, tmp_path, config={"commands": {"restart": True}})
 
 
-def test_a_restart_must_be_allowed(tmp_path: Path) -> None:
+def test_restart_command_without_permission_is_refused(tmp_path: Path) -> None:
     async def body(it: World) -> None:
-        it.app.restart = lambda: pytest.fail("it was switched off")
+        it.app.set_restart(lambda: pytest.fail("it was switched off"))
         await it.send("/restart", "r")
         assert "commands.restart" in said(it, "r")
 
     run(body, tmp_path)
 
 
-def test_a_conversation_is_exported_once_and_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_export_runs_once_and_overwrites_nothing(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
 
     async def body(it: World) -> None:
@@ -319,7 +319,7 @@ def test_a_conversation_is_exported_once_and_nothing_is_overwritten(tmp_path: Pa
     run(body, tmp_path, answer("<script>alert(1)</script>"))
 
 
-def test_who_is_not_the_owner_exports_to_one_folder_only(tmp_path: Path) -> None:
+def test_export_by_non_owner_writes_to_one_folder_only(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
 
     async def body(it: World) -> None:
@@ -339,7 +339,7 @@ def test_who_is_not_the_owner_exports_to_one_folder_only(tmp_path: Path) -> None
     run(body, tmp_path, answer("hello"))
 
 
-def test_every_injected_character_is_counted(tmp_path: Path) -> None:
+def test_context_report_counts_every_injected_character(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         sent = it.model.requests[0]
@@ -361,7 +361,7 @@ def test_every_injected_character_is_counted(tmp_path: Path) -> None:
     run(body, tmp_path, answer("hello"))
 
 
-def test_a_conversation_is_compacted_when_a_person_wants_it(tmp_path: Path) -> None:
+def test_compact_command_compacts_the_session(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/compact", "a")
         assert "nothing to summarise" in said(it, "a")
@@ -377,7 +377,7 @@ def test_a_conversation_is_compacted_when_a_person_wants_it(tmp_path: Path) -> N
     run(body, tmp_path, *talk, answer("They talked. " * 5))
 
 
-def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
+def test_command_does_not_count_as_session_activity(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         before = await it.app.store.session(KEY)
@@ -390,7 +390,7 @@ def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
     run(body, tmp_path, answer("hello"))
 
 
-def test_after_a_command_alone_a_conversation_still_begins_with_its_notes(tmp_path: Path) -> None:
+def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -> None:
     class Watcher:
         def __init__(self) -> None:
             self.begun: list[str] = []
@@ -417,7 +417,7 @@ def test_after_a_command_alone_a_conversation_still_begins_with_its_notes(tmp_pa
     run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
 
-def test_a_commands_reply_stands_between_two_turns(tmp_path: Path) -> None:
+def test_command_reply_is_stored_between_two_turns(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("list it", "a")
         await it.send("/status", "b")

@@ -1,10 +1,10 @@
-"""The status card: a conversation at a glance, in a few lines."""
+"""The status card: model, context, queue and settings of a session in a few lines."""
 
 from collections.abc import Mapping
 
 from homarus import __version__
-from homarus.agent.commands.models import describe
-from homarus.agent.commands.orders import Order
+from homarus.agent.commands.context import AgentCommandContext
+from homarus.agent.commands.models import describe_model
 from homarus.core.message import Json
 from homarus.providers.catalog import Model
 from homarus.sessions import queue
@@ -16,29 +16,31 @@ from homarus.sessions.usage import fresh_tokens
 _MINUTE_MS = 60_000
 
 
-async def status_card(order: Order) -> str:
-    """What answers here, how full its window is, and what is set."""
-    session, usual = await order.session(), await order.usual_model()
-    data, config = session.record.data, order.config
-    rules = queue.resolve(config.messages.queue, channel=order.inbound.address.channel, entry=data)
-    waiting = order.program.waiting(order.key)
-    running = bool(order.program.live_runs(order.key))
-    answered = send_policy(
-        config.session.send_policy, order.key, data, channel=order.inbound.address.channel
+async def status_card(context: AgentCommandContext) -> str:
+    """Return the text of `/status`."""
+    session, default = await context.session(), await context.default_model()
+    data, config = session.record.data, context.config
+    rules = queue.resolve(
+        config.messages.queue, channel=context.inbound.address.channel, entry=data
     )
-    now_ms = order.program.clock.now_ms()
+    waiting = context.control.queue_depth(context.key)
+    running = bool(context.control.active_runs(context.key))
+    answered = send_policy(
+        config.session.send_policy, context.key, data, channel=context.inbound.address.channel
+    )
+    now_ms = context.services.clock.now_ms()
     lines = [
         f"🦞 Homarus {__version__}",
-        f"Model: {describe(session, usual)}",
-        f"Context: {_context(session, await order.model())}",
+        f"Model: {describe_model(session, default)}",
+        f"Context: {_context(session, await context.model())}",
         *_spent(data),
-        f"Session: {order.key} · {_messages(session)} · {_age(session, now_ms)}",
-        f"Thinking: {await order.thinking()} · " + " · ".join(_levels(order, data)),
+        f"Session: {context.key} · {_messages(session)} · {_age(session, now_ms)}",
+        f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
         f"Queue: {queue.describe(rules)}{f' · {waiting} waiting' if waiting else ''}",
-        *([f"Workspace: {order.agent.workspace}"] if order.is_owner else []),
+        *([f"Workspace: {context.agent.workspace}"] if context.is_owner else []),
         *(["Running: an answer is being made"] if running else []),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
-        *(_failures(order) if order.is_owner else []),
+        *(_failures(context) if context.is_owner else []),
     ]
     return "\n".join(lines)
 
@@ -55,7 +57,7 @@ def _context(session: Session, model: Model | None) -> str:
 
 
 def _spent(data: Mapping[str, Json]) -> list[str]:
-    """What the last run took; nothing before there was one."""
+    """Return the line about the last run's tokens; none before there was a run."""
     given, made = _number(data, "inputTokens"), _number(data, "outputTokens")
     if not given and not made:
         return []
@@ -65,12 +67,12 @@ def _spent(data: Mapping[str, Json]) -> list[str]:
     return [f"Last run: {prompt:,} tokens in · {made:,} out{cached}"]
 
 
-def _failures(order: Order) -> list[str]:
-    """Hooks that went wrong since the program began."""
+def _failures(context: AgentCommandContext) -> list[str]:
+    """Return a line for each hook that failed since the program started."""
     return [
         f"Hook {one.hook} of plugin {one.plugin}: "
         f"{one.count} failure{'' if one.count == 1 else 's'}, last {one.last}"
-        for one in order.program.hooks.failures
+        for one in context.services.hooks.failures
     ]
 
 
@@ -90,17 +92,17 @@ def _age(session: Session, now_ms: int) -> str:
     return f"used {minutes // 60} h ago" if minutes < 2_880 else f"used {minutes // 1440} d ago"
 
 
-def _levels(order: Order, data: Mapping[str, Json]) -> list[str]:
-    usual = {
-        "verbose": ("verboseLevel", order.config.agents.defaults.verbose_default),
+def _levels(context: AgentCommandContext, data: Mapping[str, Json]) -> list[str]:
+    defaults = {
+        "verbose": ("verboseLevel", context.config.agents.defaults.verbose_default),
         "reasoning": ("reasoningLevel", "off"),
         "elevated": ("elevatedLevel", "off"),
         "usage": ("responseUsage", "off"),
     }
-    held = {name: data.get(field) for name, (field, _) in usual.items()}
+    stored = {name: data.get(field) for name, (field, _) in defaults.items()}
     return [
-        f"{name}: {held[name] if isinstance(held[name], str) else level}"
-        for name, (_, level) in usual.items()
+        f"{name}: {stored[name] if isinstance(stored[name], str) else level}"
+        for name, (_, level) in defaults.items()
     ]
 
 

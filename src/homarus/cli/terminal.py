@@ -1,4 +1,4 @@
-"""The terminal: lines in, a live view of the answer out."""
+"""Read lines from the terminal and print a run while it is under way."""
 
 import asyncio
 import os
@@ -28,27 +28,27 @@ DIM, RED, BOLD, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 CLEAR_LINE = "\r\x1b[2K"
 
 
-class Lines:
-    """Lines a person types, read by a thread of their own so that nothing else waits.
+class LineReader:
+    """Read lines from standard input on a thread, so that the event loop is not blocked.
 
-    The thread is a daemon: a program that is done does not wait for another line.
+    The thread is a daemon: the program can exit while it waits for a line.
     """
 
     def __init__(self) -> None:
         self.interactive = sys.stdin.isatty() and sys.stdout.isatty()
-        self._asked: SimpleQueue[tuple[str, Callable[[str | None], object]]] = SimpleQueue()
-        self._thread = threading.Thread(target=self._read_on, name="terminal", daemon=True)
+        self._requests: SimpleQueue[tuple[str, Callable[[str | None], object]]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._read_lines, name="terminal", daemon=True)
 
     async def read(self, prompt: str) -> str | None:
-        """The next line, or None when there are no more."""
+        """Return the next line, or None at the end of the input."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[str | None] = loop.create_future()
 
-        def tell(line: str | None) -> None:
+        def set_result(line: str | None) -> None:
             if not answer.done():
                 answer.set_result(line)
 
-        self._asked.put((prompt, lambda line: loop.call_soon_threadsafe(tell, line)))
+        self._requests.put((prompt, lambda line: loop.call_soon_threadsafe(set_result, line)))
         if not self._thread.is_alive():
             if self.interactive:
                 import readline  # noqa: F401 - gives input() editing and history
@@ -56,14 +56,14 @@ class Lines:
             self._thread.start()
         return await answer
 
-    def _read_on(self) -> None:
+    def _read_lines(self) -> None:
         while True:
-            prompt, answer = self._asked.get()
+            prompt, answer = self._requests.get()
             try:
                 answer(input(prompt) if self.interactive else _piped_line())
             except EOFError:
                 answer(None)
-            except RuntimeError:  # the loop is closed: the program is ending
+            except RuntimeError:  # the event loop is closed: the program is exiting
                 return
 
 
@@ -74,19 +74,19 @@ def _piped_line() -> str:
     return line.rstrip("\n")
 
 
-class View:
-    """Shows a run as it happens: text as it comes, each tool call as one line."""
+class TerminalView:
+    """Print a run while it is under way: text as it streams, each tool call as one line."""
 
     def __init__(self, out: TextIO, *, colour: bool) -> None:
         self._out = out
         self._colour = colour
-        self._open_line = False  # is the cursor behind text that no newline has ended?
+        self._open_line = False  # the cursor is behind text without a newline
         self._running: dict[str, ToolCall] = {}
         self._waiting_shown = False
         self.attempts: list[AttemptFailed] = []  # of the last run
 
     def show(self, event: Event) -> None:
-        """Write what an event means for a person."""
+        """Print an event."""
         match event.fact:
             case TextAdded(delta):
                 self._write(_printable(delta))
@@ -111,27 +111,27 @@ class View:
             case ErrorNoted(message):
                 self._line(f"! {message}", RED)
             case CommandAnswered(text) if text:
-                self.note(reveal(text))
+                self.notice(reveal(text))
             case MessageSaved() | RunEnded():
                 self._end_line()
             case _:
                 pass
 
-    def note(self, text: str) -> None:
-        """A line from the program itself, apart from what the agent says."""
+    def notice(self, text: str) -> None:
+        """Print lines of the program itself, not of the agent."""
         self._end_line()
         for line in text.splitlines():
             self._line(line)
 
     def error(self, text: str) -> None:
-        """A line that something went wrong."""
+        """Print an error."""
         self._end_line()
         self._line(text, RED)
 
-    def _line(self, text: str, paint: str = "") -> None:
+    def _line(self, text: str, colour_code: str = "") -> None:
         self._end_line()
-        painted = f"{paint or DIM}{text}{PLAIN}" if self._colour else text
-        self._out.write(f"{painted}\n")
+        coloured = f"{colour_code or DIM}{text}{PLAIN}" if self._colour else text
+        self._out.write(f"{coloured}\n")
         self._out.flush()
 
     def _write(self, text: str) -> None:
@@ -146,7 +146,7 @@ class View:
             self._open_line = False
 
     def _show_waiting(self) -> None:
-        """On a colour terminal, name what is running until its own line replaces it."""
+        """Name the tool calls under way until their own lines replace them; needs colours."""
         if self._colour and self._running:
             calls = ", ".join(describe_call(call) for call in self._running.values())
             self._out.write(f"{DIM}⚙ {one_line(calls, 70)} …{PLAIN}")
@@ -160,10 +160,10 @@ class View:
 
 
 def _printable(text: str) -> str:
-    """What a model wrote may not move the cursor or repaint the terminal."""
+    """Escape control characters: a model may not move the cursor or repaint the terminal."""
     return text if text.isprintable() else reveal(text)
 
 
 def colour_wanted(out: TextIO) -> bool:
-    """Whether to paint: a terminal, and nobody said no."""
+    """Return whether to use colours: on a terminal, unless the environment forbids it."""
     return out.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

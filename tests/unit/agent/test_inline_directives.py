@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.commands.wishes import Reading, read
+from homarus.agent.commands.catalog import parse_command
+from homarus.agent.commands.inline_directives import ParsedDirectives, extract_directives
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address, Image, Inbound, Wishes
 from homarus.providers.catalog import Model
 from homarus.providers.models import Models
-from homarus.sessions.commands import parse_command
 
 CONFIG = Config.model_validate(
     {"agents": {"defaults": {"models": {"mock/big": {"alias": "big"}, "mock/small": {}}}}}
@@ -29,9 +29,9 @@ class Known:
         return Model("mock", "big")
 
 
-def heard(text: str, authority: Any = "owner", **more: Any) -> Reading:
+def heard(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
     inbound = Inbound("1", Address("test", "1"), "ann", text, authority=authority, **more)
-    return read(inbound, parse_command(text), CONFIG, cast("Models", Known()))
+    return extract_directives(inbound, parse_command(text), CONFIG, cast("Models", Known()))
 
 
 def test_every_wish_of_a_message_is_read() -> None:
@@ -39,7 +39,7 @@ def test_every_wish_of_a_message_is_read() -> None:
         "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
         wishes=Wishes(thinking="low", timeout_s=5.0),
     )
-    assert found.text == "please answer" and not found.given
+    assert found.text == "please answer" and not found.commands
     assert found.wishes == Wishes("mock/big", "high", 5.0, "full", "on")
     assert found.queue and found.queue.mode and found.queue.cap
     assert (found.queue.mode.value, found.queue.cap.value) == ("steer", 2)
@@ -63,18 +63,20 @@ def test_every_wish_of_a_message_is_read() -> None:
 def test_directives_that_are_all_there_is_are_commands(
     text: str, given: list[tuple[str, str]]
 ) -> None:
-    assert list(heard(text).given) == given
+    assert list(heard(text).commands) == given
 
 
 def test_a_picture_makes_a_message_of_directives() -> None:
     found = heard("/think high", images=(PICTURE,))
-    assert not found.given and found.text == "" and found.wishes.thinking == "high"
+    assert not found.commands and found.text == "" and found.wishes.thinking == "high"
 
 
 def test_leaving_the_sandbox_is_for_the_owner() -> None:
     assert heard("do it /elevated full now").text == "do it now"
     assert heard("do it /elevated full now", "authorised").text == "do it /elevated full now"
-    assert heard("/elevated full", "authorised").given == (("elevated", "full"),)  # to be refused
+    assert heard("/elevated full", "authorised").commands == (
+        ("elevated", "full"),
+    )  # to be refused
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_a_wish_that_cannot_be_met_is_an_error(text: str) -> None:
     ["/exec host=node ls", "see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
 )
 def test_what_is_no_directive_stays_as_it_is(text: str) -> None:
-    assert heard(text) == Reading(text)
+    assert heard(text) == ParsedDirectives(text)
 
 
 @given(st.text())

@@ -1,0 +1,315 @@
+"""Build the blocks that a chat gets of a run from the run's events.
+
+A `ReplyBuilder` receives every event of one run, in order, and returns blocks when messages are
+saved or the run ends. It has no clock and does no I/O.
+
+    builder = ReplyBuilder(manner(config, agent_id, target))
+    typing = builder.feed(event)       # whether the typing indicator is switched on or off
+    blocks = builder.save(message)     # with `sends_on_save`: they are sent in that transaction
+    end = builder.finish(reply)        # before the reply is saved: its blocks go with it
+
+The run itself feeds it, not a subscriber of the bus, which may drop deltas. With `sends_on_save`
+the text of a message is sent in the transaction that saves the message, so that a run which
+resumes after a crash knows what was sent; otherwise every block comes from `finish`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from homarus.agent.reply.blocks import Block
+from homarus.agent.reply.manner import Manner, Surroundings, manner
+from homarus.agent.reply.message_stream import MessageStream
+from homarus.agent.reply.said import Said
+from homarus.agent.reply.text import Reply
+from homarus.agent.reply.typing import is_activity
+from homarus.agent.reply.wording import (
+    COMPACTED,
+    EMPTY,
+    add_prefix,
+    fill_prefix,
+    new_session,
+    prefix_names,
+    reasoning_text,
+    usage_line,
+)
+from homarus.config.schema import Config
+from homarus.core.event import (
+    AttemptFailed,
+    CompactionEnded,
+    ErrorNoted,
+    Fact,
+    MessageSaved,
+    RunEnded,
+    RunStarted,
+    TextAdded,
+    ThinkingAdded,
+    ToolEnded,
+    ToolStarted,
+)
+from homarus.core.fences import match_marker
+from homarus.core.keys import agent_of
+from homarus.core.message import Address, Inbound, Json, Message, ToolCall, ToolReturn, Usage
+from homarus.core.silence import is_silent_text, strip_ack
+from homarus.core.value import dataclass
+from homarus.sessions.session import Session
+from homarus.tools.caption import tool_line, tool_output
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyEnd:
+    """The last blocks of a run; `status` is silent when the chat gets nothing of the run."""
+
+    blocks: tuple[Block, ...]
+    status: Literal["answered", "silent"]
+
+
+class ReplyBuilder:
+    """Builds the reply of one run for one chat."""
+
+    def __init__(self, settings: Manner, *, sends_on_save: bool = False) -> None:
+        self._settings, self._sends_on_save = settings, sends_on_save
+        self._is_heartbeat = settings.ack_max_chars is not None
+        self._sent_texts = Said(settings.here)
+        self._stream = MessageStream()
+        self._calls: dict[str, ToolCall] = {}
+        self._pending: list[Block] = []
+        self._answered = 0  # so many of them, up to an answer, are sent also before a silent reply
+        self._has_sent_text = False
+        self._is_silent = False  # the last message is the silent reply
+        self._read: Message | None = None  # the message that was read before it was saved
+        self._usage = Usage()
+        self._prefix = ""
+        self._set_prefix("", "")
+
+    @property
+    def visible(self) -> str:
+        """The visible text of the message being written; "" while it may become silent."""
+        return self._stream.visible
+
+    @property
+    def preview(self) -> str:
+        """The text that will be sent, as far as it is known; before text comes, the reasoning."""
+        if self._is_heartbeat or self._settings.unasked:
+            return ""
+        text = self.visible or (reasoning_text(self.reasoning) if self.reasoning.strip() else "")
+        blocks = [block.text for block in self._pending if block.kind == "text"]
+        return "\n\n".join([*blocks, *([add_prefix(self._prefix, text)] if text.strip() else [])])
+
+    @property
+    def sends_on_save(self) -> bool:
+        return self._sends_on_save
+
+    @property
+    def settings(self) -> Manner:
+        return self._settings
+
+    @property
+    def reasoning(self) -> str:
+        """The model's reasoning so far, where it is to be shown live."""
+        return self._stream.reasoning if self._settings.reasoning == "stream" else ""
+
+    def feed(self, fact: Fact) -> bool | None:
+        """Read one event; return whether typing is switched on or off, None for no change."""
+        match fact:
+            case TextAdded(delta):
+                self._stream.add_text(delta)
+            case ThinkingAdded(delta):
+                self._stream.add_reasoning(delta)
+            case MessageSaved(message):
+                if message.role == "assistant" and message is not self._read:
+                    self._add_message(message)
+            case ToolStarted() | ToolEnded():
+                self._add_tool(fact)
+            case AttemptFailed(then=then):
+                provider, _, model = then.partition(" ")[0].partition("/")
+                self._stream = MessageStream()
+                self._set_prefix(provider, model)
+            case _:
+                self._add_notice(fact)
+        if isinstance(fact, RunEnded):
+            return False
+        mode, speaking = self._settings.typing, self._stream.has_visible_text
+        return is_activity(mode, fact, speaking=speaking) or None
+
+    def save(self, message: Message) -> tuple[Block, ...]:
+        """Return the blocks that are sent together with saving this message."""
+        if not self._sends_on_save:
+            return ()
+        if message.role == "assistant":
+            self._read = message
+            self._add_message(message)
+        blocks, self._pending, self._answered = tuple(self._pending), [], 0
+        self._has_sent_text = self._has_sent_text or any(block.kind == "text" for block in blocks)
+        return blocks
+
+    def restore(self, message: Message) -> None:
+        """Read a message that an earlier attempt at this run saved, and sent if it does so."""
+        if self._sends_on_save:
+            self.save(message)
+        else:
+            self.feed(MessageSaved(message))
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self._sent_texts.start(part)
+            elif isinstance(part, ToolReturn):
+                self._sent_texts.end(part)
+
+    def finish(self, reply: Message) -> ReplyEnd:
+        """Read the last message of the run, before it is saved, and return what is left to send."""
+        self._read = reply
+        if self._is_heartbeat:
+            self._pending, self._answered = [], 0  # text before the last message is no alert
+        self._add_message(reply)
+        blocks = self._pending[: self._answered] if self._is_silent else self._pending
+        self._pending = []
+        has_sent = self._has_sent_text or self._sent_texts.anything
+        has_text = has_sent or any(block.kind == "text" for block in blocks)
+        if not has_text and not self._is_silent:
+            blocks.append(self._decorated(Block(EMPTY, "notice")))
+        if blocks or self._has_sent_text:
+            self._add_usage(blocks)
+        return ReplyEnd(tuple(blocks), "answered" if blocks or has_sent else "silent")
+
+    def fail(self, error: str) -> tuple[Block, ...]:
+        """Return what is left to send of a run without an answer, and the error for its user."""
+        self._stream = MessageStream()
+        pending, self._pending = self._pending, []
+        return (*pending, self._decorated(Block(error, "error"))) if error else tuple(pending)
+
+    def _add_message(self, message: Message) -> None:
+        """Add the blocks of a complete message."""
+        stream, origin = self._stream, message.origin
+        self._stream = MessageStream()
+        if origin:
+            self._usage += origin.usage
+        if origin and origin.stop == "aborted":  # a person stopped it: it is not sent
+            return
+        reply = stream.end(message)
+        self._is_silent = self._is_silent_reply(reply) and not reply.media
+        if self._is_silent:
+            return
+        if self._settings.reasoning == "on" and stream.reasoning.strip():
+            self._add(Block(reasoning_text(stream.reasoning), "reasoning"))
+        text = self._unsent_text(reply.text)
+        if text or reply.media:
+            block = Block(
+                text,
+                media=reply.media,
+                reply_to=reply.reply_to,
+                reply_to_current=reply.reply_to_current,
+                as_voice=reply.as_voice and bool(reply.media),
+            )
+            self._add(block)
+        if not message.calls:  # an answer; later messages answer a steering message
+            self._answered = len(self._pending)
+
+    def _unsent_text(self, text: str) -> str:
+        """Return the text without a heartbeat word; "" when it is empty or was sent by a tool."""
+        max_chars = self._settings.ack_max_chars or 0
+        text = strip_ack(text, heartbeat=self._is_heartbeat, max_chars=max_chars).text
+        return "" if _is_blank(text) or self._sent_texts.repeats(text) else text
+
+    def _is_silent_reply(self, reply: Reply) -> bool:
+        max_chars = self._settings.ack_max_chars or 0
+        ack = strip_ack(reply.text, heartbeat=self._is_heartbeat, max_chars=max_chars)
+        return (
+            reply.silent
+            or (ack.skip and (ack.found or self._is_heartbeat))
+            or (self._settings.unasked and is_silent_text(reply.text))
+        )
+
+    def _add_tool(self, fact: ToolStarted | ToolEnded) -> None:
+        """Add a line about a tool's start or its output, where the chat wants to know."""
+        text, verbose = "", self._settings.verbose
+        if isinstance(fact, ToolStarted):
+            self._sent_texts.start(fact.call)
+            self._calls[fact.call.id] = fact.call
+            text = tool_line(fact.call) if verbose != "off" else ""
+        else:
+            self._sent_texts.end(fact.result)
+            call = self._calls.pop(fact.result.call_id, None)
+            text = tool_output(call, fact.result) if call and verbose == "full" else ""
+        if text:
+            self._add(Block(text, "tool"))
+
+    def _add_notice(self, fact: Fact) -> None:
+        """Add a notice about the run, where the chat wants to know."""
+        text = ""
+        match fact:
+            case RunStarted(provider, model):
+                self._set_prefix(provider, model)
+                text = new_session(self._settings.new_session) if self._settings.new_session else ""
+            case CompactionEnded():
+                text = COMPACTED
+            case ErrorNoted(message):
+                text = f"⚠️ {message}"
+            case _:
+                pass
+        if text and self._settings.verbose != "off":
+            self._add(Block(text, "notice"))
+
+    def _add(self, block: Block) -> None:
+        self._pending.append(self._decorated(block))
+
+    def _set_prefix(self, provider: str, model: str) -> None:
+        """Fill the prefix, which may name the model that answers."""
+        settings = self._settings
+        names = prefix_names(provider, model, settings.thinking, settings.identity)
+        self._prefix = fill_prefix(settings.prefix, names)
+
+    def _decorated(self, block: Block) -> Block:
+        text = add_prefix(self._prefix, block.text.strip("\n"))
+        return replace(block, text=text) if text != block.text else block
+
+    def _add_usage(self, blocks: list[Block]) -> None:
+        line = usage_line(self._usage, self._settings.usage, self._settings.session_key)
+        if not line:
+            return
+        if blocks and blocks[-1].kind == "text" and blocks[-1].text:
+            blocks[-1] = replace(blocks[-1], text=f"{blocks[-1].text}\n\n{line}")
+        else:
+            blocks.append(Block(line, "notice"))
+
+
+def _is_blank(text: str) -> bool:
+    """Whether a text has nothing but white space and the markers of empty code fences."""
+    return all(not line.strip() or match_marker(line) for line in text.split("\n"))
+
+
+def make_reply_builder(
+    config: Config,
+    session: Session,
+    inbound: Inbound,
+    *,
+    thinking: str,
+    new_session_id: str = "",
+) -> ReplyBuilder:
+    """Return the builder for the chat that a message came from.
+
+    `new_session_id` is set when the session starts with this run.
+    """
+    to, occasion = inbound.address, inbound.occasion
+    target = Surroundings(
+        here=to,
+        channel=_section(config, to),
+        entry=session.record.data,
+        session_key=session.key,
+        new_session=new_session_id,
+        thinking=thinking,
+        verbose=inbound.wishes.verbose,
+        reasoning=inbound.wishes.reasoning,
+        group=occasion.kind != "direct",
+        mentioned=occasion.mentioned or occasion.answers_us,
+    )
+    settings = manner(config, agent_of(session.key), target)
+    return ReplyBuilder(settings, sends_on_save=settings.streams)
+
+
+def _section(config: Config, to: Address) -> Mapping[str, Json] | None:
+    """Return the config section of an account, with its channel's settings merged in."""
+    if to.channel not in config.channels:
+        return None
+    from homarus.config.channels import merged  # only for config files that name channels
+
+    return merged(config.channels, to.channel, to.account)

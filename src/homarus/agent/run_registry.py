@@ -1,0 +1,54 @@
+"""The active runs of the program, by session key."""
+
+from collections.abc import Sequence
+
+from homarus.agent.context.compact import Compaction
+from homarus.agent.run import Outcome, Run
+from homarus.agent.services import RunServices
+from homarus.agent.session_compaction import compact_session
+from homarus.core.message import StoppedBy
+from homarus.store.journal import Accepted
+
+
+class RunRegistry:
+    """Starts runs, and stops those that are active. Built once, by app.py."""
+
+    def __init__(self, services: RunServices) -> None:
+        self._services = services
+        self._active: dict[str, Run] = {}
+
+    async def start(self, key: str, rows: Sequence[Accepted], text: str = "") -> Outcome:
+        """Answer accepted messages in one run; `text` stands for them when they were merged.
+
+        Every failure is an outcome. A run that is cancelled because the program ends has none:
+        the next start of the program resumes it.
+        """
+        run = self._active[key] = Run(self._services, key, rows, text)
+        try:
+            await run.execute()
+        finally:
+            del self._active[key]
+            run.close()
+        return await run.report_end()
+
+    def stop(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
+        """Stop the active run of a session, or only `run_id`; return the ids of stopped runs."""
+        run = self._active.get(key)
+        if run is None or (run_id and run.id != run_id):
+            return ()
+        run.stop()
+        return (run.id,)
+
+    def mark_stopped_by(self, key: str, run_id: str | None, by: StoppedBy) -> None:
+        """Record who stops the active run of a session; called before `stop`."""
+        run = self._active.get(key)
+        if run and run_id in (None, run.id):
+            run.stopped_by = by
+
+    def active_ids(self, key: str | None = None) -> tuple[str, ...]:
+        """Return the ids of the active runs, of one session or of all."""
+        return tuple(run.id for at, run in self._active.items() if key in (None, at))
+
+    async def compact_session(self, key: str, instructions: str = "") -> Compaction:
+        """Summarise the old turns of a session. UserError when there is nothing to summarise."""
+        return await compact_session(self._services, key, instructions)

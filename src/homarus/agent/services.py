@@ -1,0 +1,92 @@
+"""The services that every run uses: stores, model access, hooks, and the ports of other packages.
+
+`app.py` builds one `RunServices`. Packages that the agent package must not import (channels) and
+objects that are built later (the run queue) are passed in as callables.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, TypeAlias
+
+from homarus.agent.agent import Agent
+from homarus.agent.context.conversation import Views
+from homarus.agent.prompt.composer import Composer
+from homarus.agent.reply.sender import LiveReplyHandle
+from homarus.agent.spend import Spend
+from homarus.config.schema import Config
+from homarus.core.bus import Bus
+from homarus.core.channel_traits import FindTraits
+from homarus.core.clock import Clock
+from homarus.core.lanes import Lanes
+from homarus.core.message import Inbound
+from homarus.core.value import dataclass
+from homarus.core.watchdog import GRACE_S, Watchdog
+from homarus.plugins.caller import Hooks
+from homarus.providers.base import Provider
+from homarus.providers.catalog import Model
+from homarus.providers.models import Wish
+from homarus.sessions.session import Session, Sessions
+from homarus.store.base import Store
+from homarus.store.journal import Accepted, BuildReply
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Ask, Mail
+
+if TYPE_CHECKING:  # imported by the first run that answers a chat
+    from homarus.agent.reply.builder import ReplyBuilder
+
+ConnectModel: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
+# Pops the messages that steer the active run of a session.
+PopSteering: TypeAlias = Callable[[str], Sequence[Accepted]]
+# (session, inbound, thinking level, id of a session that starts with this run, else "")
+MakeReplyBuilder: TypeAlias = "Callable[[Session, Inbound, str, str], ReplyBuilder | None]"
+# (session key, inbound) → the user message as the model reads it
+FormatUserMessage: TypeAlias = Callable[[str, Inbound], str]
+# (inbounds, name of the run, current preview text, typing interval in seconds)
+StartLiveReply: TypeAlias = Callable[
+    [Sequence[Inbound], str, Callable[[], str], float], LiveReplyHandle | None
+]
+# Receives the ids of messages whose outcome could not be stored, so that they are run again.
+OnUnsettled: TypeAlias = Callable[[Sequence[str]], None]
+
+
+def _no_live_reply(
+    _inbounds: Sequence[Inbound], _run: str, _get_preview: Callable[[], str], _interval_s: float
+) -> LiveReplyHandle | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunServices:
+    """What a run is given from outside; the same object for every run of the program.
+
+    `make_builder` returns None where the events of a run are its only output, `start_live_reply`
+    where the chat cannot show a reply in progress. `is_fresh` says whether a session may be
+    continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
+    """
+
+    sessions: Sessions
+    store: Store
+    bus: Bus
+    lanes: Lanes
+    clock: Clock
+    hooks: Hooks
+    watchdog: Watchdog
+    spend: Spend
+    get_agent: Callable[[str], Agent]
+    get_tools: Callable[[str], Registry]
+    connect: ConnectModel
+    get_approver: Callable[[Inbound], Ask]
+    pop_steering: PopSteering
+    format_message: FormatUserMessage
+    make_builder: MakeReplyBuilder
+    build_reply: BuildReply
+    on_enqueued: Callable[[], None]
+    on_unsettled: OnUnsettled
+    find_traits: FindTraits
+    get_config: Callable[[], Config] = Config
+    start_live_reply: StartLiveReply = _no_live_reply
+    messenger: Mail | None = None
+    is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
+    grace_s: float = GRACE_S
+    composer: Composer = field(default_factory=Composer)
+    rendered: Views = field(default_factory=Views)

@@ -1,0 +1,81 @@
+"""Run the tool calls of one run: once each, by policy, with the hooks around them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from homarus.agent.agent import Agent
+from homarus.agent.repeats import Repeats
+from homarus.agent.run_journal import RunJournal
+from homarus.core.event import Fact, ToolProgressed
+from homarus.core.faults import fault
+from homarus.core.message import Inbound, Text, ToolCall, ToolReturn
+from homarus.core.value import dataclass
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Refusal, Where
+from homarus.policy.decide import Rules, Verdict, decide
+from homarus.sessions.transcript import interrupted
+from homarus.tools.call import call as call_tool
+from homarus.tools.registry import Registry
+from homarus.tools.tool import Ask, Mail, Tool, ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRunner:
+    """Runs tool calls for one run.
+
+    `interrupted_calls` were started by an earlier attempt and have no result: they are not run
+    again. `get_chat_rules` are the rules of the chat, which grow when other senders steer the run.
+    """
+
+    agent: Agent
+    tools: Registry
+    inbound: Inbound
+    where: Where
+    journal: RunJournal
+    repeats: Repeats
+    interrupted_calls: frozenset[str]
+    get_chat_rules: Callable[[], tuple[Rules, ...]]
+    ask: Ask
+    messenger: Mail | None
+    hooks: Hooks
+    emit: Callable[[Fact], None]
+    now_ms: Callable[[], int]
+
+    async def run(self, call: ToolCall) -> ToolReturn:
+        """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
+        if call.id in self.interrupted_calls:
+            return interrupted(call)
+        if self.repeats.stopped:
+            return self.repeats.refuse(call)
+        started_ms = self.now_ms()
+        allowed = await self.hooks.before_tool_call(self.where, call)
+        if isinstance(allowed, Refusal):
+            return ToolReturn(call.id, call.name, (Text(allowed.reason),), is_error=True)
+        result = await self._execute(allowed)
+        fault("tool.ended")
+        await self.hooks.after_tool_call(self.where, allowed, result, self.now_ms() - started_ms)
+        warning = self.repeats.note(allowed, result)
+        return replace(result, content=(*result.content, Text(warning))) if warning else result
+
+    async def _execute(self, call: ToolCall) -> ToolReturn:
+        async def begin(tool: Tool) -> None:
+            fault("tool.asked")
+            if not tool.idempotent:
+                await self.journal.mark_call_started(call.id)
+
+        async def judge(judged: ToolCall) -> Verdict:
+            return decide(judged.name, *self.agent.rules, *self.get_chat_rules())
+
+        context = ToolContext(
+            self.where.session_key,
+            self.agent.id,
+            self.agent.workspace,
+            self.ask,
+            lambda text: self.emit(ToolProgressed(call, text)),
+            here=self.inbound.address,
+            message_id=self.inbound.id,
+            run_id=self.where.run_id,
+            call_id=call.id,
+            mail=self.messenger,
+        )
+        return await call_tool(self.tools, context, call, judge, begin=begin)
