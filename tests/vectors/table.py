@@ -1,7 +1,7 @@
-"""Which of our functions answers for which of the original's: the one table.
+"""The table of our functions by the name of OpenClaw's function.
 
-An adapter only changes spelling: camelCase to our names, values to JSON and back. A key that is
-missing in an answer means "undefined".
+An adapter only converts names and values: camelCase to our names, values to JSON and back. A
+missing key in a result means "undefined".
 """
 
 from collections.abc import Callable
@@ -510,7 +510,7 @@ def _pruned(messages: Json, settings: Json, window: int) -> Json:
     trim = {to_snake(key): value for key, value in given.pop("soft_trim", {}).items()}
     rules = ContextPruning.model_construct(
         **given, soft_trim=SoftTrim.model_construct(**trim)
-    )  # not checked: the original's function takes ratios that its configuration does not
+    )  # not checked: OpenClaw's function accepts ratios that its config does not
     entries = [Entry(str(at), None, "message", 0, {"message": m}) for at, m in enumerate(messages)]
     said = [message for entry in entries if (message := transcript.read_message(entry))]
     cuts = pruning.prune(said, rules, window)
@@ -532,7 +532,7 @@ def _flush(ask: Json) -> Json:
 
 
 def _rule(given: Json) -> schema.Reset:
-    # Not checked: the original's function takes hours that its configuration does not.
+    # Not checked: OpenClaw's function accepts hours that its config does not.
     return schema.Reset.model_construct(**{to_snake(name): value for name, value in given.items()})
 
 
@@ -753,5 +753,5 @@ TABLE: dict[str, Adapter] = {
     "hash_text": compatible.hash_text,
 }
 
-# By the case's question (`fn(args)`): a step of the original that nobody outside it can see.
+# By call (`fn(args)`): internal steps of OpenClaw that are not visible outside.
 NOT_APPLICABLE: dict[str, NotApplicable] = {}

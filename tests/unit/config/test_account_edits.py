@@ -32,14 +32,14 @@ def enabled(tree: Any, account: str) -> bool:
     return merged(tree["channels"], "telegram", account).get("enabled") is not False
 
 
-def test_the_first_account_has_the_section_to_itself() -> None:
+def test_add_account_first_is_written_in_the_section() -> None:
     tree = add_account({"agents": {}}, "telegram", "default", TOKEN)
     section = {"enabled": True, "botToken": "3:c"}
     assert tree == {"agents": {}, "channels": {"telegram": section}}
     assert account_ids(tree, "telegram") == ("default",)
 
 
-def test_a_second_one_leaves_the_first_as_it_was() -> None:
+def test_add_account_second_keeps_the_first() -> None:
     tree = add_account(ALONE, "telegram", "work", TOKEN)
     assert account_ids(tree, "telegram") == ("default", "work")
     assert merged(tree["channels"], "telegram", "default")["botToken"] == "1:a"
@@ -47,12 +47,12 @@ def test_a_second_one_leaves_the_first_as_it_was() -> None:
     assert "accounts" not in ALONE["channels"]["telegram"]
 
 
-def test_a_named_account_may_be_the_only_one() -> None:
+def test_add_account_named_may_be_the_only_one() -> None:
     tree = add_account({}, "telegram", "work", TOKEN)
     assert account_ids(tree, "telegram") == ("work",)
 
 
-def test_one_that_is_there_is_changed_under_the_name_it_is_written_by() -> None:
+def test_add_account_existing_is_changed_under_its_written_name() -> None:
     tree = add_account(TWO, "telegram", "work", TOKEN)
     accounts = tree["channels"]["telegram"]["accounts"]
     assert accounts == {"default": {"botToken": "1:a"}, "Work": {"botToken": "3:c"}}
@@ -62,13 +62,13 @@ def test_one_that_is_there_is_changed_under_the_name_it_is_written_by() -> None:
 
 
 @pytest.mark.parametrize("tree", [ALONE, TWO])
-def test_what_is_switched_off_stays_and_comes_back(tree: dict[str, Any]) -> None:
+def test_disable_account_keeps_settings_and_can_be_undone(tree: dict[str, Any]) -> None:
     off = disable_account(tree, "telegram", "default")
     assert not enabled(off, "default") and account_ids(off, "telegram")
     assert enabled(add_account(off, "telegram", "default", {}), "default")
 
 
-def test_a_whole_channel_is_off_whatever_its_accounts_say() -> None:
+def test_disable_account_of_channel_overrides_accounts() -> None:
     on = add_account(disable_account(TWO, "telegram", "work"), "telegram", "work", {})
     assert on["channels"]["telegram"]["accounts"]["Work"]["enabled"] is True
     off = disable_account(on, "telegram", None)
@@ -77,7 +77,7 @@ def test_a_whole_channel_is_off_whatever_its_accounts_say() -> None:
     assert enabled(back, "work") and not enabled(back, "default")
 
 
-def test_the_last_account_takes_the_section_along() -> None:
+def test_delete_account_last_removes_the_section() -> None:
     one = delete_account(TWO, "telegram", "work")
     assert account_ids(one, "telegram") == ("default",)
     assert delete_account(one, "telegram", "default") == {"channels": {}}
@@ -86,7 +86,7 @@ def test_the_last_account_takes_the_section_along() -> None:
 
 
 @pytest.mark.parametrize("change", [disable_account, delete_account])
-def test_what_is_not_there_cannot_be_taken_out(change: Any) -> None:
+def test_account_edit_unknown_account_raises_user_error(change: Any) -> None:
     with pytest.raises(UserError, match="no channel 'irc'") as caught:
         change(TWO, "irc", None)
     assert "telegram" in caught.value.fix
@@ -95,7 +95,7 @@ def test_what_is_not_there_cannot_be_taken_out(change: Any) -> None:
             change(tree, "telegram", "nobody")
 
 
-def test_an_account_is_judged_as_its_channel_reads_it() -> None:
+def test_read_account_validates_with_the_channel_model() -> None:
     kind = load_channel("telegram").Settings
     assert read_account(TWO["channels"], "telegram", "work", kind).common.dm_policy == "allowlist"
     for settings, why in (
@@ -119,5 +119,5 @@ def test_an_account_is_judged_as_its_channel_reads_it() -> None:
         ({"a": [None, "b"]}, False),
     ],
 )
-def test_a_variable_that_was_not_filled_in_is_noticed(value: Any, found: bool) -> None:
+def test_has_unset_variables_finds_unsubstituted_ones(value: Any, found: bool) -> None:
     assert has_unset_variables(value) is found

@@ -26,7 +26,7 @@ def paths(home: Path) -> Paths:
     return Paths.find({"HOME": str(home), "OPENCLAW_STATE_DIR": str(home / "state")})
 
 
-def test_the_first_agent_added_leaves_main_where_it_is() -> None:
+def test_add_agent_first_keeps_implied_main() -> None:
     tree = add_agent({"gateway": {"port": 1}, "agents": {"defaults": {"model": "a/b"}}}, OPS)
     assert tree == {
         "gateway": {"port": 1},
@@ -46,7 +46,7 @@ def test_the_first_agent_added_leaves_main_where_it_is() -> None:
     assert describe_bindings({"bindings": [None, {"agentId": "ops"}]}, "ops") == []
 
 
-def test_an_agent_removed_takes_its_bindings_along() -> None:
+def test_remove_agent_removes_its_bindings() -> None:
     tree = add_agent({"bindings": [{"agentId": "main", "match": {}}]}, OPS)
     left, removed = remove_agent(tree, "ops")
     assert removed == 2
@@ -56,7 +56,7 @@ def test_an_agent_removed_takes_its_bindings_along() -> None:
     }
 
 
-def test_a_change_merges_and_touches_nobody_else() -> None:
+def test_update_agent_merges_and_keeps_other_agents() -> None:
     tree = {"agents": {"list": [{"id": "Main", "identity": {"name": "Ada"}}, {"id": "ops"}]}}
     changed = update_agent(tree, "main", {"identity": {"emoji": "🦞"}})
     assert changed["agents"]["list"] == [
@@ -71,19 +71,19 @@ def test_a_change_merges_and_touches_nobody_else() -> None:
 @pytest.mark.parametrize(
     ("name", "why"), [("main", "reserved"), ("!!", "reserved"), ("OPS", "already exists")]
 )
-def test_a_name_that_cannot_be_is_refused(name: str, why: str) -> None:
+def test_check_name_reserved_or_used_raises_user_error(name: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         check_name(name, ["main", "ops"])
     assert check_name("Night\nShift", ["main"]) == ("night-shift", "Night Shift")
 
 
 @pytest.mark.parametrize("bind", ["", ":x", "  "])
-def test_a_binding_names_a_channel(bind: str) -> None:
+def test_add_agent_binding_without_channel_raises(bind: str) -> None:
     with pytest.raises(UserError, match="names no channel"):
         add_agent({}, NewAgent(AgentId("ops"), "Ops", "~/ops", bindings=(bind,)))
 
 
-def test_a_workspace_may_not_hold_the_gateways_state(tmp_path: Path) -> None:
+def test_check_workspace_around_state_directory_raises(tmp_path: Path) -> None:
     where = paths(tmp_path)
     assert check_workspace("~/ops", where) == tmp_path / "ops"
     assert check_workspace("~/state/workspace-ops", where) == tmp_path / "state" / "workspace-ops"

@@ -23,7 +23,7 @@ add_bindings = partial(binding_edits.add_bindings, find_traits=find_traits)
 remove_bindings = partial(binding_edits.remove_bindings, find_traits=find_traits)
 
 
-def test_what_a_person_types_becomes_a_binding() -> None:
+def test_parse_match_makes_a_valid_binding() -> None:
     match = parse_match(
         " Telegram : Work ", peer="dm:@Ann:hs", guild=" g1 ", team="T1", roles=("r1", "r2")
     )
@@ -41,20 +41,20 @@ def test_what_a_person_types_becomes_a_binding() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", ":work"])
-def test_a_binding_without_a_channel_is_refused(text: str) -> None:
+def test_parse_match_without_channel_raises_user_error(text: str) -> None:
     with pytest.raises(UserError, match="names no channel"):
         parse_match(text)
 
 
 @pytest.mark.parametrize("text", ["-100", "room:1", ":1", "Group:1", "\x1b[0m"])
-def test_a_chat_without_a_kind_is_refused(text: str) -> None:
+def test_parse_peer_without_kind_raises_user_error(text: str) -> None:
     with pytest.raises(UserError, match="names no chat") as caught:
         parse_peer(text)
     assert "direct, group, channel, dm" in caught.value.fix
     assert str(caught.value).isprintable()
 
 
-def test_what_is_bound_stands_at_the_end_and_nothing_else_changes() -> None:
+def test_add_bindings_appends_and_keeps_the_rest() -> None:
     old = {"agentId": "home", "match": {"channel": "irc"}, "comment": "mine"}
     tree: dict[str, Any] = {"gateway": {"port": 1}, "bindings": [old]}
     new = add_bindings(tree, "work", [parse_match("slack"), parse_match("irc:b")])
@@ -76,7 +76,7 @@ def test_what_is_bound_stands_at_the_end_and_nothing_else_changes() -> None:
         ("irc|group:#Ops", "irc|group:#ops"),
     ],
 )
-def test_the_same_is_bound_once(one: str, two: str) -> None:
+def test_add_bindings_equal_match_raises_user_error(one: str, two: str) -> None:
     first, second = (
         parse_match(text, peer=peer) for text, _, peer in (t.partition("|") for t in (one, two))
     )
@@ -90,7 +90,7 @@ def test_the_same_is_bound_once(one: str, two: str) -> None:
         add_bindings({}, "home", [first, second])
 
 
-def test_what_differs_in_one_thing_is_another_binding() -> None:
+def test_add_bindings_different_matches_are_all_added() -> None:
     matches = [
         parse_match("irc"),
         parse_match("irc:*"),
@@ -106,7 +106,7 @@ def test_what_differs_in_one_thing_is_another_binding() -> None:
     assert len(add_bindings({}, "home", matches)["bindings"]) == len(matches)
 
 
-def test_a_binding_is_taken_away_and_others_stay() -> None:
+def test_remove_bindings_keeps_other_entries() -> None:
     tree: dict[str, Any] = {
         "bindings": [
             {"agentId": "home", "match": {"channel": "irc"}},
@@ -123,7 +123,7 @@ def test_a_binding_is_taken_away_and_others_stay() -> None:
     assert remove_bindings({"a": 1}, "work", None) == ({"a": 1}, ())
 
 
-def test_what_is_not_bound_cannot_be_taken_away() -> None:
+def test_remove_bindings_unbound_match_raises_user_error() -> None:
     tree = add_bindings({}, "home", [parse_match("irc"), parse_match("slack")])
     with pytest.raises(UserError, match='matrix is not bound to "home"') as caught:
         remove_bindings(tree, "home", [parse_match("irc"), parse_match("matrix")])
@@ -144,7 +144,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_stands_in_the_list_stays_there(odd: Any) -> None:
+def test_binding_edits_keep_any_invalid_entry(odd: Any) -> None:
     tree = {"bindings": [odd]}
     made = add_bindings(tree, "work", [parse_match("irc:zz")])
     assert made["bindings"][0] == odd
@@ -169,5 +169,5 @@ def test_describe_match_names_every_part(match: Any, text: str) -> None:
     assert describe_match(binding.match) == text
 
 
-def test_bindings_are_told_in_words() -> None:
+def test_describe_matches_describes_each_match() -> None:
     assert describe_matches([parse_match("irc:b", peer="group:#x")]) == ("irc (b), group #x",)

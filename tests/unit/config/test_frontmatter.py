@@ -53,14 +53,14 @@ def dump(tree: object, indent: int) -> list[str]:
 
 
 @given(st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
-def test_a_nested_block_becomes_its_json(tree: dict[str, object]) -> None:
+def test_frontmatter_nested_block_becomes_json(tree: dict[str, object]) -> None:
     block = "\n".join(dump(tree, 2))
     found = parse_frontmatter(f"---\nname: x\nmetadata:\n{block}\nlast: y\n---\n")
     assert found["name"] == "x" and found["last"] == "y"
     assert json.loads(found["metadata"]) == tree
 
 
-def test_a_block_in_the_usual_hand_is_read() -> None:
+def test_frontmatter_typical_block_is_parsed() -> None:
     found = parse_frontmatter(
         "---\n"
         "name: gh   # the tool\n"
@@ -106,7 +106,7 @@ def test_a_block_in_the_usual_hand_is_read() -> None:
         ('\n  {\n    "a": 1\n  }', '{\n  "a": 1\n}'),
     ],
 )
-def test_a_value_is_read_as_people_write_it(written: str, read: str) -> None:
+def test_frontmatter_value_notations_are_parsed(written: str, read: str) -> None:
     text = write(first=" 1", key=written, last=" 2")
     expected = {"first": "1", "key": read, "last": "2"}
     assert parse_frontmatter(text) == expected
@@ -114,21 +114,21 @@ def test_a_value_is_read_as_people_write_it(written: str, read: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", " ", " ~", " null", ' ""', " # only a comment"])
-def test_an_empty_value_is_no_value(value: str) -> None:
+def test_frontmatter_empty_value_is_omitted(value: str) -> None:
     assert parse_frontmatter(write(key=value)) == {}
 
 
 @pytest.mark.parametrize("text", ["", "---", "---\na: 1", "x\n---\na: 1\n---", "--- a: 1 ---"])
-def test_without_a_closed_block_at_the_top_there_is_nothing(text: str) -> None:
+def test_frontmatter_without_closed_block_is_empty(text: str) -> None:
     assert parse_frontmatter(text) == {}
 
 
-def test_the_last_of_two_equal_keys_counts() -> None:
+def test_frontmatter_last_of_equal_keys_wins() -> None:
     assert parse_frontmatter("---\na: 1\na: 2\n---") == {"a": "2"}
 
 
 @given(st.text(st.sampled_from("ab:- \n\t#'\"[]{},|>~1"), max_size=60))
-def test_any_block_gives_text_and_no_error(body: str) -> None:
+def test_frontmatter_any_block_gives_text(body: str) -> None:
     found = parse_frontmatter(f"---\n{body}\n---")
     assert all(value and isinstance(value, str) for value in found.values())
 
@@ -147,7 +147,7 @@ def test_any_block_gives_text_and_no_error(body: str) -> None:
         "x" * 10_000_000,
     ],
 )
-def test_hostile_frontmatter_takes_no_time(body: str) -> None:
+def test_frontmatter_untrusted_block_is_fast(body: str) -> None:
     started = time.process_time()
     parse_frontmatter(f"---\n{body}\n---\n")
     assert time.process_time() - started < 2
