@@ -328,7 +328,9 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_promises_hold_whatever_happens(kind: str, request: pytest.FixtureRequest) -> None:
+def test_journal_guarantees_hold_for_any_sequence(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     class Fresh(Machine):
         """Each begins with a journal of its own."""
 

@@ -379,9 +379,7 @@ class OnDisk(Promises):
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(Promises, 60), (OnDisk, 15)])
-def test_no_message_is_lost_and_none_is_answered_twice(
-    machine: type[Promises], examples: int
-) -> None:
+def test_no_message_is_lost_or_answered_twice(machine: type[Promises], examples: int) -> None:
     rules = settings(
         max_examples=examples,
         stateful_step_count=25,

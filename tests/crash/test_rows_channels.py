@@ -70,7 +70,7 @@ def settled(stage: Stage) -> bool:
     ],
     indirect=True,
 )
-def test_row_01_the_very_first_message_is_told_again_too(stage: Stage) -> None:
+def test_row_01_first_message_uncommitted_is_redelivered(stage: Stage) -> None:
     stage.start("intake.read:kill9")
     die_of_it(stage)
     wait_for(lambda: stage.peer.shown(), "it is answered", 20.0)
@@ -78,7 +78,7 @@ def test_row_01_the_very_first_message_is_told_again_too(stage: Stage) -> None:
 
 
 @over("killed before it was kept")
-def test_row_01_what_was_not_kept_is_told_again_and_answered_once(stage: Stage) -> None:
+def test_row_01_uncommitted_message_is_redelivered_and_answered_once(stage: Stage) -> None:
     die(stage, "intake.read")
     stage.wait_shown("the answer")
     ask_once_more(stage)
@@ -98,7 +98,7 @@ def test_row_01_what_was_not_kept_is_told_again_and_answered_once(stage: Stage) 
     ],
 )
 @over("killed")
-def test_rows_02_to_11_what_was_kept_is_answered_once(stage: Stage, fault: str) -> None:
+def test_rows_02_to_11_committed_message_is_answered_once(stage: Stage, fault: str) -> None:
     die(stage, fault)
     stage.wait_shown("the answer")
     ask_once_more(stage)
@@ -109,7 +109,7 @@ def test_rows_02_to_11_what_was_kept_is_answered_once(stage: Stage, fault: str) 
 
 @pytest.mark.parametrize("fault", ["run.begun", "provider.asked", "provider.streaming"])
 @pytest.mark.parametrize("stage", ["webchat"], indirect=True)
-def test_rows_04_to_06_a_client_that_asks_again_is_answered_once(stage: Stage, fault: str) -> None:
+def test_rows_04_to_06_repeated_request_is_answered_once(stage: Stage, fault: str) -> None:
     """On the gateway's own WebSocket: who heard nothing sends the same request once more."""
     stage.start(f"{fault}:kill9")
     stage.model.script([Say("the answer")], [Say("the answer")])
@@ -124,7 +124,7 @@ def test_rows_04_to_06_a_client_that_asks_again_is_answered_once(stage: Stage, f
 
 
 @over("killed")
-def test_row_12_a_reply_that_may_have_left_is_sent_once_or_told_of(stage: Stage) -> None:
+def test_row_12_reply_maybe_sent_is_sent_once_or_reported(stage: Stage) -> None:
     die(stage, "deliver.started")
     if stage.peer.name in ONCE:
         stage.wait_shown("the answer")
@@ -136,7 +136,7 @@ def test_row_12_a_reply_that_may_have_left_is_sent_once_or_told_of(stage: Stage)
 
 
 @over("killed")
-def test_row_13_a_reply_that_arrived_is_not_sent_again(stage: Stage) -> None:
+def test_row_13_delivered_reply_is_not_sent_again(stage: Stage) -> None:
     die(stage, "deliver.answered")
     ask_once_more(stage)
     wait_for(lambda: settled(stage), "all is settled")
@@ -145,7 +145,7 @@ def test_row_13_a_reply_that_arrived_is_not_sent_again(stage: Stage) -> None:
 
 
 @over("killed")
-def test_at_random_moments_nothing_is_lost_and_nothing_doubled(stage: Stage) -> None:
+def test_random_kills_lose_and_double_nothing(stage: Stage) -> None:
     chance = Random(f"{stage.peer.name}-{SEED}")
     runs = dict[str, set[str]]()  # by nonce: the run that answers it, if it was kept
     stage.start()

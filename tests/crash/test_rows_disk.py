@@ -159,7 +159,7 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("act", ["write", "sync"])
-def test_row_50_the_nth_write_or_sync_of_a_turn_fails_and_every_step_is_whole(
+def test_row_50_nth_write_or_sync_fails_and_every_step_is_atomic(
     memory_folder: Path, act: Act
 ) -> None:
     with Disk() as disk:

@@ -57,7 +57,7 @@ async def ids(store: SqliteStore, name: str) -> list[str]:
     return [entry.id for entry in await store.entries(name)]
 
 
-def test_row_19_a_transcript_torn_at_every_byte_of_its_last_three_lines(
+def test_row_19_transcript_torn_at_any_byte_of_last_three_lines(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = b"".join(transcript("cut"))
@@ -89,7 +89,7 @@ def damaged(name: str, at: int, bad: bytes) -> tuple[str, bytes]:
     return name, b"".join([*lines[:at], bad + b"\n", *lines[at + 1 :]])
 
 
-def test_row_20_a_bad_header_nuls_a_huge_line_wrong_bytes_and_half_a_character(
+def test_row_20_transcript_with_bad_header_nuls_huge_line_or_bytes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = {"type": "message", "id": "e2", "parentId": "e1", "timestamp": AT}

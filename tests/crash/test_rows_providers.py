@@ -109,7 +109,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("gone", [refusing, silent, nameless, tls_less])
-def test_row_27_a_service_nobody_reaches_is_tried_within_a_budget_then_left_then_reported(
+def test_row_27_unreachable_service_is_retried_within_budget_and_reported(
     tmp_path: Path, gone: Any
 ) -> None:
     async def main() -> None:
@@ -156,7 +156,7 @@ class Busy:
 
 
 @pytest.mark.parametrize("after_s", [None, 2.0])
-def test_row_28_a_thousand_sessions_that_meet_a_429_come_back_at_the_rate_that_is_allowed(
+def test_row_28_thousand_sessions_after_429_keep_allowed_rate(
     after_s: float | None,
 ) -> None:
     limit, sessions = 50, 1_000
@@ -205,7 +205,7 @@ def served(tmp_path: Path, answer: Fail, times: int) -> tuple[list[Any], int, in
 
 
 @pytest.mark.parametrize("wait", ["", "7", "3600"])
-def test_row_28_a_refusal_leads_to_the_fallback_at_once(tmp_path: Path, wait: str) -> None:
+def test_row_28_rate_limit_uses_fallback_at_once(tmp_path: Path, wait: str) -> None:
     told, first, second = served(tmp_path, Fail(429, retry_after=wait), 1)
     assert (told, first, second) == (["provider.rate_limited"], 1, 1)
 
@@ -223,13 +223,13 @@ LIMIT_403 = b'{"error":{"message":"Rate limit exceeded for this key","code":403}
         (Fail(403), "provider.auth", 1),
     ],
 )
-def test_row_29_a_broken_service_is_told_from_a_full_one_and_asked_a_bounded_number_of_times(
+def test_row_29_broken_service_is_not_overload_and_has_bounded_retries(
     tmp_path: Path, answer: Fail, reason: str, tries: int
 ) -> None:
     assert served(tmp_path, answer, 1_000) == ([reason] * tries, tries, 1)
 
 
-def test_row_29_when_nobody_answers_every_failure_is_reported(tmp_path: Path) -> None:
+def test_row_29_all_services_failing_reports_every_failure(tmp_path: Path) -> None:
     async def main() -> None:
         async with ModelServer() as first, ModelServer() as second:
             first.script(*[[Fail(500)]] * 1_000)

@@ -57,7 +57,7 @@ def start_gateway(home: Home) -> Done:
 
 
 @pytest.mark.parametrize("harm", ["not a database", "damaged inside", "cut"])
-def test_row_43_a_damaged_database_stops_the_start_and_stays_as_it_is(
+def test_row_43_damaged_database_refuses_start_and_is_unchanged(
     home: Home, tmp_path: Path, harm: str
 ) -> None:
     fill_and_copy(tmp_path / "filled", tmp_path / "killed")
@@ -81,7 +81,7 @@ def test_row_43_a_damaged_database_stops_the_start_and_stays_as_it_is(
     assert doctor.status != 0 and "state.sqlite" in doctor.out + doctor.err
 
 
-def test_row_43_without_its_log_the_database_takes_back_what_the_files_have(tmp_path: Path) -> None:
+def test_row_43_database_without_log_imports_files(tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     fill_and_copy(tmp_path / "state", killed)
     assert (killed / "state.sqlite-wal").stat().st_size > 0
@@ -110,7 +110,7 @@ def gateway(home: Home) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_row_44_a_second_gateway_on_one_state_directory_is_refused_with_the_reason(
+def test_row_44_second_gateway_on_state_directory_is_refused(
     home: Home, gateway: "subprocess.Popen[str]"
 ) -> None:
     done = start_gateway(home)
@@ -144,7 +144,7 @@ def read_only(home: Home) -> Iterator[Home]:
     home.state.chmod(0o700)
 
 
-def test_row_24_a_state_directory_for_reading_only_refuses_the_start(read_only: Home) -> None:
+def test_row_24_read_only_state_directory_refuses_start(read_only: Home) -> None:
     done = start_gateway(read_only)
     assert done.status not in {0, -9}
     assert "cannot write in the state directory" in done.err and "permissions" in done.err

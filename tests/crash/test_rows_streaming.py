@@ -56,9 +56,7 @@ class Latch(asyncio.Event):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
-def test_rows_08_to_13_what_was_said_before_a_tool_comes_once_and_so_does_the_answer(
-    stage: Stage, fault: str
-) -> None:
+def test_rows_08_to_13_text_before_tool_and_answer_are_sent_once(stage: Stage, fault: str) -> None:
     choose(stage, blockStreaming=True)
     stage.start(fault)
     stage.model.script([Say("hello Ann")])
@@ -100,7 +98,7 @@ def grow(stage: Stage, fault: str = "") -> Latch:
 
 
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_row_06_a_message_that_grew_when_it_died_is_left_and_the_answer_comes_once(
+def test_row_06_live_message_at_kill_stays_and_answer_is_sent_once(
     stage: Stage,
 ) -> None:
     grow(stage)
@@ -117,9 +115,7 @@ def test_row_06_a_message_that_grew_when_it_died_is_left_and_the_answer_comes_on
     "fault", ["reply.saved", "deliver.started", "deliver.answered", "deliver.ended"]
 )
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_rows_11_to_13_a_message_that_grew_becomes_the_answer_whenever_it_died(
-    stage: Stage, fault: str
-) -> None:
+def test_rows_11_to_13_live_message_becomes_answer_after_kill(stage: Stage, fault: str) -> None:
     grow(stage, f"{fault}:kill9").open()
     stage.died()
     stage.start()
@@ -130,7 +126,7 @@ def test_rows_11_to_13_a_message_that_grew_becomes_the_answer_whenever_it_died(
 
 
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_a_message_that_grew_into_no_answer_is_taken_back(stage: Stage) -> None:
+def test_live_message_without_answer_is_deleted(stage: Stage) -> None:
     """A person says stop while it grows."""
     choose(stage, streamMode="partial")
     stage.start()
