@@ -1,4 +1,4 @@
-"""The bench judges by its limits; the figures themselves are never part of a test."""
+"""How the bench checks its limits; the figures themselves are never part of a test."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What every journal promises about messages (store/journal.py), over every journal there is."""
+"""What every journal guarantees about messages (store/journal.py)."""
 
 import asyncio
 from contextlib import suppress
@@ -453,7 +453,7 @@ def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
         assert (again.state, again.inbound, again.attempts) == ("accepted", HELLO, 0)
         assert (again.why, again.reply, again.settled_ms) == ("", "", 0)
         assert (again.entry, again.session_id) == ("e1", "s1")
-        with pytest.raises(LeaseLost):  # whoever parked it has nothing more to say
+        with pytest.raises(LeaseLost):  # the run that parked it can no longer write
             await settle(journal, row, held, "answered")
         with pytest.raises(LeaseLost):
             async with journal.commit() as unit:

@@ -1,4 +1,4 @@
-"""What every journal promises about parcels (store/journal.py), over every journal there is."""
+"""What every journal guarantees about outbox records (store/journal.py)."""
 
 from dataclasses import replace
 

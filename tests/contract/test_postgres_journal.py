@@ -1,4 +1,4 @@
-"""What is true of the journal in PostgreSQL alone: other processes, and a server that goes away."""
+"""What holds for the journal in PostgreSQL alone: other processes, and a server that fails."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def accept(journal: Journal) -> Accepted:
 async def two_processes(
     uri: str, schema: str
 ) -> AsyncIterator[tuple[PostgresJournal, PostgresJournal]]:
-    """What two of them have open: the same tables, by connections of their own."""
+    """Open the same tables twice, by connections of their own, as two processes would."""
     async with (
         open_journal(uri, schema=schema) as one,
         open_journal(uri, schema=schema) as other,
@@ -42,7 +42,7 @@ async def two_processes(
 
 
 def end_connections(uri: str) -> None:
-    """As if the server had been restarted."""
+    """End all connections, as a restart of the server does."""
     with psycopg.connect(uri, autocommit=True) as db:
         db.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -101,7 +101,7 @@ def test_postgres_lease_is_held_by_one_process(postgres_uri: str, schema: str) -
                 task = group.create_task(take())
                 await asked.wait()
                 async with other.lease("session:y"), one.lease("session:z"):
-                    assert not taken.is_set()  # the others go on meanwhile
+                    assert not taken.is_set()  # the others continue meanwhile
             assert task.result() > first.token
 
     asyncio.run(main())
@@ -148,14 +148,14 @@ def test_postgres_lost_connection_loses_lease(postgres_uri: str, schema: str) ->
                         unit.settle([row.id], second, "answered", at_ms=2)
             (done,) = await one.rows()
             assert (done.state, done.attempts) == ("answered", 2)
-            async with one.lease("session:x") as third:  # it asks by a new connection
+            async with one.lease("session:x") as third:  # by a new connection
                 assert third.token > second.token
 
     asyncio.run(main())
 
 
 async def wait_until_served(journal: PostgresJournal) -> None:
-    """The first to use a dead connection is told; then there are new ones."""
+    """Wait until dead connections have failed once and were replaced."""
     while True:
         try:
             await journal.rows(*OPEN)
@@ -183,7 +183,7 @@ def test_postgres_known_lost_lease_writes_nothing(postgres_uri: str, schema: str
 
 
 def test_postgres_row_is_locked_between_check_and_commit(postgres_uri: str, schema: str) -> None:
-    """A unit that holds a row, and one that starts it anew: whoever is second waits."""
+    """A transaction that checks a row, and one that starts it again: the second waits."""
 
     async def main() -> None:
         async with two_processes(postgres_uri, schema) as (one, other):

@@ -1,4 +1,4 @@
-"""What every store promises (store/base.py), over every store there is."""
+"""What every store guarantees (store/base.py)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,9 +1,9 @@
 """Rows 1 to 14 over real channels: `kill -9` between receive, answer, send and receipt.
 
-The gateway is the user's, with the channel in its config; the service alone says what was lost and
-what was doubled. Telegram is our fake; Synapse and ngircd are in the peers' tier. Where a service
-neither takes a key once nor can be asked, a reply that was on its way when the gateway died is not
-sent again, and its chat is told so.
+The gateway is the real one, with the channel in its config; the service alone decides what was
+lost and what was doubled. Telegram is our fake; Synapse and ngircd are in the peers' tier. Where a
+service has neither idempotency keys nor a lookup, a reply that was being sent when the gateway
+died is not sent again, and its chat is notified.
 """
 
 import time
@@ -31,7 +31,7 @@ SEED = 20261115
 
 
 def die(stage: Stage, fault: str) -> None:
-    """They have talked before. Ann asks, the gateway dies at the point, and another is started."""
+    """Let Ann ask, in a chat with history, kill the gateway at the point, and start another."""
     stage.start(f"{fault}:kill9:{2 if fault != 'provider.streaming' else 3}")
     stage.model.script([Say("hello Ann")])
     stage.peer.write("hello")
@@ -55,7 +55,7 @@ def ask_once_more(stage: Stage) -> None:
 
 
 def settled(stage: Stage) -> bool:
-    """Whether nothing is owed."""
+    """Return whether nothing is pending."""
     rows, parcels = stage.rows(), stage.parcels()
     return all(row.state == "answered" for row in rows) and not any(
         parcel.state in {"pending", "sending"} for parcel in parcels

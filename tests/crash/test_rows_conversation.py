@@ -1,4 +1,4 @@
-"""Rows 15, 16, 30, 31 and 32: summaries, the config, and what a model may answer with."""
+"""Rows 15, 16, 30, 31 and 32: summaries, the config, and unusual answers of a model."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ GUARD_S = 60.0
 
 
 class Full(MemoryStore):
-    """A store that fails once, when it is told to."""
+    """A store that fails once, on request."""
 
     fails = False
 

@@ -1,4 +1,4 @@
-"""Rows 18 and 34 to 36: the end of the program, messages that come again, and many at once."""
+"""Rows 18 and 34 to 36: shutdown, repeated messages, and many at once."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ EXIT_S = 10.0
 
 
 def begun(rig: Rig, tag: str) -> bool:
-    """Whether the model was asked for a message, answered or not."""
+    """Return whether the model was called for a message, answered or not."""
     return any(tag in str(one.get("content")) for row in rig.rows() if row.entry
                for one in rig.messages(row.session))  # fmt: skip
 
 
 def end(rig: Rig, *, times: int) -> float:
-    """SIGTERM, so often; how long the gateway took to leave."""
+    """Send SIGTERM this many times; return how long the gateway took to exit."""
     assert rig.gateway is not None
     started = time.monotonic()
     for _ in range(times):
@@ -129,7 +129,7 @@ TEN = 10
 
 
 def write_ten(rig: Rig) -> list[Any]:
-    """A message that takes a while, and ten more while it is being answered."""
+    """Send a message that takes a while, and ten more while it is being answered."""
     rig.start()
     rig.wait_ready()
     first = rig.offer('T#{nonce} MOCK:tool:exec:{"command":"sleep 1"}§ MOCK:next MOCK:echo')
@@ -138,7 +138,7 @@ def write_ten(rig: Rig) -> list[Any]:
 
 
 def places(rig: Rig, told: list[Any], *, again: bool = False) -> list[int]:
-    """Where each message first stands among what the session was told."""
+    """Return the position of each message among those sent to the model."""
     said = [str(one["content"]) for one in rig.messages(rig.row(told[0]["id"]).session)
             if one["role"] == "user"]  # fmt: skip
     whole = "\n".join(said)

@@ -1,7 +1,7 @@
 """Rows 1 to 14: `kill -9` at the row's own point, then at random moments of its turn.
 
-The first test of each row asserts the exact result of the matrix; `test_row_NN_at_random_moments`
-asserts that nothing was lost, doubled or done twice. `make crash N=200` does more of the latter.
+The first test of each row asserts the exact result of the matrix; `test_rows_01_to_14_random_kills`
+asserts that nothing was lost, doubled or executed twice. `make crash N=200` does more of these.
 """
 
 import os
@@ -29,7 +29,7 @@ KILLED = -9
 
 
 def die(rig: Rig, fault: str, text: str = ECHO, **more: Any) -> Any:
-    """A person writes, the gateway dies at the point, and is started again; what was offered."""
+    """Send a message, let the gateway die at the point, and return what was offered."""
     told = rig.offer(text, **more)
     rig.start(f"{fault}:kill9" if ":" not in fault else fault)
     assert rig.gateway and rig.gateway.wait() == KILLED, rig.output
@@ -37,7 +37,7 @@ def die(rig: Rig, fault: str, text: str = ECHO, **more: Any) -> Any:
 
 
 def go_on(rig: Rig, told: Any) -> None:
-    """The next start answers it, once, and all is settled."""
+    """Check that the next start answers it once and settles everything."""
     rig.start()
     found = rig.settle()
     assert found.answered == [told["id"]] and not found.doubled and not found.lost
@@ -48,7 +48,7 @@ def go_on(rig: Rig, told: Any) -> None:
 
 
 def roles(rig: Rig, told: Any) -> list[str]:
-    """Who spoke in the session of a message."""
+    """Return the roles of the messages in a message's session."""
     return [one["role"] for one in rig.messages(rig.row(told["id"]).session)]
 
 
@@ -254,7 +254,7 @@ def test_row_12_plain_service_is_not_sent_twice(make_rig: MakeRig, arrives: bool
 
 
 def hang_in_the_send(rig: Rig, *, arrives: bool) -> Any:
-    """The service has the request, and says nothing; then the gateway dies."""
+    """Let the service receive the request and not answer, then let the gateway die."""
     rig.trouble({"taken": arrives, "status": 0, "waitS": 600})
     told = rig.offer(ECHO)
     rig.start()

@@ -1,4 +1,4 @@
-"""Rows 21 to 23 and 41: no room, a disk that fails, no more files, and a loop that is blocked."""
+"""Rows 21 to 23 and 41: no space, a failing disk, no file descriptors, and a blocked loop."""
 
 import asyncio
 import errno
@@ -69,7 +69,7 @@ def test_row_21_no_space_from_nth_commit_until_restart(make_rig: MakeRig, at: in
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes; as a rule only root can make one."""
+    """A file system of a few megabytes; usually only root can make one."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]

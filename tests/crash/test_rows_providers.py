@@ -1,4 +1,4 @@
-"""Rows 27, 28 and 29: a model's service that is gone, refuses, or breaks."""
+"""Rows 27, 28 and 29: a model's service that is unreachable, refuses, or fails."""
 
 import asyncio
 import functools
@@ -50,7 +50,7 @@ def models(tmp_path: Path, primary: str, second: str = "") -> tuple[Models, Wish
 
 
 async def ask(road: Models, wish: Wish) -> tuple[str, list[Retried]]:
-    """The answer, and what failed before it."""
+    """Return the answer, and the failures before it."""
     try:
         provider, _ = await road.road(wish)
         pieces = [piece async for piece in provider.stream(Request("m", "", (user("hi"),)))]
@@ -69,7 +69,7 @@ async def refusing() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def silent() -> AsyncIterator[str]:
-    """Nobody accepts, and there is no room to wait: the kernel drops what knocks."""
+    """A port whose backlog is full, so that the kernel drops new connections."""
     with ExitStack() as opened:
         full = opened.enter_context(closing(socket.socket()))
         full.bind(("127.0.0.1", 0))
@@ -95,7 +95,7 @@ async def tls_less() -> AsyncIterator[str]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection is waited for a moment, and names are never looked up on the network."""
+    """Shorten the connection timeout, and never resolve names on the network."""
     monkeypatch.setattr(http, "Settings", functools.partial(http.Settings, connect_s=0.2))
 
     def refuse(host: Any, *args: Any, **more: Any) -> Any:
@@ -126,7 +126,7 @@ def test_row_27_unreachable_service_is_retried_within_budget_and_reported(
 
 
 class Busy:
-    """A service that takes so many requests in any second, and says 429 to the rest."""
+    """A service that accepts this many requests in any second, and answers 429 to the rest."""
 
     name, api = "busy", "scripted"
     LATENCY_S, REFUSAL_S = 0.5, 0.05
@@ -150,7 +150,7 @@ class Busy:
         pass
 
     def peak(self, since_s: float) -> int:
-        """The most requests in any second, from a moment on."""
+        """Return the maximum of requests in any second, from a moment on."""
         times = [at for at in self.asked if at >= since_s]
         return max(sum(at <= other < at + 1.0 for other in times) for at in times)
 
@@ -192,7 +192,7 @@ def test_row_28_thousand_sessions_after_429_keep_allowed_rate(
 
 
 def served(tmp_path: Path, answer: Fail, times: int) -> tuple[list[Any], int, int]:
-    """What a first service that answers so leads to: failures heard, requests at each service."""
+    """Return the failures and the requests at each service when the first answers like this."""
 
     async def main() -> tuple[list[Any], int, int]:
         async with ModelServer() as first, ModelServer() as second:

@@ -1,4 +1,4 @@
-"""Row 39, small: a hundred sessions at once. `make scale` is the whole of it."""
+"""Row 39, small: a hundred sessions at once. `make scale` runs the full size."""
 
 from pathlib import Path
 

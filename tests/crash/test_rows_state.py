@@ -1,4 +1,4 @@
-"""Rows 24, 43 and 44: a state directory that is damaged, taken, or cannot be written."""
+"""Rows 24, 43 and 44: a state directory that is damaged, in use, or read-only."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Home:
 
 
 async def fill(store: SqliteStore) -> None:
-    """A session of COUNT messages, in the database and in its file."""
+    """Write a session of COUNT messages to the database and its file."""
     async with store.commit() as unit:
         unit.open_transcript(Header("s1", "main", 5, "/w"))
         unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
@@ -41,7 +41,7 @@ async def fill(store: SqliteStore) -> None:
 
 
 def fill_and_copy(state: Path, copy: Path) -> None:
-    """Fill a state directory; the copy is what a kill -9 leaves of it."""
+    """Fill a state directory and copy it as a kill -9 would leave it."""
 
     async def main() -> None:
         async with open_store(state) as store:
@@ -52,7 +52,7 @@ def fill_and_copy(state: Path, copy: Path) -> None:
 
 
 def start_gateway(home: Home) -> Done:
-    """`gateway run` where it cannot: how it ends."""
+    """Run `gateway run` where it cannot start; return how it ends."""
     return home.run("gateway", "run", "--port", "0")
 
 
@@ -124,7 +124,7 @@ def test_row_44_second_gateway_on_state_directory_is_refused(
 
 
 def lose_the_right_to_write(folder: Path) -> None:
-    """As on a file system that is mounted for reading only; root is not held by permissions."""
+    """Make the directory read-only, as a mount would; permissions do not stop root."""
     if os.geteuid() == 0:
         subprocess.run(["mount", "--bind", folder, folder], check=True)
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)

@@ -1,4 +1,4 @@
-"""Keys and logins, as a person at a terminal meets them, and an answer that uses one."""
+"""Keys and logins at a terminal, and an answer that uses one."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`homarus channels` with a gateway that runs: lines come and go while it does."""
+"""`homarus channels` with a running gateway: accounts are added and removed meanwhile."""
 
 from collections.abc import Callable
 from typing import Any

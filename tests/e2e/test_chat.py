@@ -120,7 +120,7 @@ COMMANDS = "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/
 
 
 def check_commands(out: str) -> None:
-    """What the lines above lead to, wherever the conversation is held."""
+    """Check the results of the lines above, with or without a gateway."""
     assert "/status - Model, context" in out and "/quit: leave" in out
     assert "Thinking: high." in out and "unknown provider 'mok'" in out
     assert out.count("Hello from the mock model.") == 2

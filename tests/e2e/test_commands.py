@@ -1,4 +1,4 @@
-"""The commands a person or a script runs, and what they say when something is wrong."""
+"""The commands a person or a script runs, and their messages when something is wrong."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The configuration of a gateway that runs: changed by command, broken by hand, read anew."""
+"""The config of a running gateway: changed by command, broken in the file, reloaded."""
 
 import json
 from collections.abc import Callable

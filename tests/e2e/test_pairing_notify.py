@@ -1,4 +1,4 @@
-"""`homarus pairing` with a gateway that runs: who is let in is told, and heard from then on."""
+"""`homarus pairing` with a running gateway: an approved sender is notified, then answered."""
 
 from collections.abc import Callable, Iterator
 
@@ -29,7 +29,7 @@ def told(telegram: TelegramPeer) -> list[str]:
 
 
 def ask(home: Home, telegram: TelegramPeer) -> str:
-    """Eve writes, and is given a code."""
+    """Let Eve write and receive a code."""
     telegram.write("hello?", who=EVE)
     wait_for(lambda: told(telegram))
     (asked,) = home.run("pairing", "list", "telegram", "--json").json["requests"]
