@@ -1,4 +1,4 @@
-"""What a plain question costs before anybody answers: the bytes sent, and the prompt's assembly."""
+"""The cost of a plain question before the model answers: bytes sent, and prompt assembly."""
 
 import asyncio
 import tempfile

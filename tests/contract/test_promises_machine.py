@@ -1,10 +1,10 @@
-"""Whatever happens to a conversation, in whatever order: no message is lost, none answered twice.
+"""A state machine: any sequence of events in a session; no message is lost or answered twice.
 
-People write, steer, and stop runs; the model answers when it pleases, tools are slow, approvals
-take their time; the program is restarted, or dies. Everything real is real here (reception, inbox,
-runner, books, journal, transcript), but for the model and the tools, which wait to be let go. The
-model answers every nonce it was not seen to answer before, once, so that what is in the outbox
-shows what was answered, and how often.
+People write, steer, and stop runs; the model answers at any time, tools are slow, approvals take
+their time; the program is restarted, or dies. Everything is real (session control, run queue, run,
+journal, transcript), except for the model and the tools, which wait for the test. The model
+answers every nonce that it was not seen to answer before, once, so that the outbox shows what was
+answered, and how often.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ MODES = st.sampled_from(["collect", "followup", "steer", "interrupt", "steer-bac
 
 
 class Gate:
-    """Those who come wait until they are let through, one by one or for good."""
+    """Makes callers wait until the test lets them continue, one by one or all."""
 
     def __init__(self) -> None:
         self.open = False
@@ -83,7 +83,7 @@ class Gate:
 
 
 class Echo:
-    """A model: first the tool a message asks for, then every nonce nobody has answered."""
+    """A model: first the tool that a message requests, then every unanswered nonce."""
 
     name = api = "scripted"
 
@@ -104,7 +104,7 @@ class Echo:
         yield say(f"re {' '.join(new)}" if new else "nothing new")
 
     async def close(self) -> None:
-        """Nothing to hang up."""
+        """Do nothing: no connection is open."""
 
 
 class Life:
@@ -239,7 +239,7 @@ class Cut:
 
 
 class Promises(RuleBasedStateMachine):
-    """See the module."""
+    """The state machine; see the module."""
 
     kind: Literal["memory", "sqlite"] = "memory"
 
@@ -296,22 +296,22 @@ class Promises(RuleBasedStateMachine):
 
     @rule(mode=MODES)
     def change_mode(self, mode: str) -> None:
-        """From now on a message does something else to a live run."""
+        """Change what a message does to an active run."""
         self.world.mode = mode
 
     @rule(gate=st.sampled_from(["models", "models", "tools", "approvals"]))
     def let_one(self, gate: str) -> None:
-        """A model answers, a tool is done, a person approves."""
+        """Let a model answer, a tool end, or a person approve."""
         self._call(getattr(self.life, gate).let_one)
 
     @rule(chat=st.integers(0, 1))
     def stop(self, chat: int) -> None:
-        """A person stops what a chat does."""
+        """A person stops the run of a chat."""
         self._call(lambda: self.life.control.stop_now(f"agent:main:{chat}"))
 
     @rule(again=st.booleans())
     def decide(self, *, again: bool) -> None:
-        """A person has what is parked tried again, or gives it up."""
+        """A person retries or discards what is parked."""
 
         async def each() -> None:
             journal = self.store.journal
@@ -328,7 +328,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(dies=st.booleans())
     def start_again(self, *, dies: bool) -> None:
-        """The program ends, in order or by a kill, and is started."""
+        """End the program, in order or by a kill, and start it again."""
 
         async def again() -> None:
             await self._end(dies=dies)
@@ -356,7 +356,7 @@ class Promises(RuleBasedStateMachine):
         self.loop.run(look())
 
     def teardown(self) -> None:
-        """Everything is let go: then every message has its outcome, and no answer came twice."""
+        """Let everything continue: every message has its outcome, and no answer was sent twice."""
 
         async def drain() -> None:
             for _ in range(4):  # a message that dies with the program three times is parked
@@ -398,9 +398,7 @@ class OnDisk(Promises):
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(Promises, 60), (OnDisk, 15)])
-def test_no_message_is_lost_and_none_is_answered_twice(
-    machine: type[Promises], examples: int
-) -> None:
+def test_no_message_is_lost_or_answered_twice(machine: type[Promises], examples: int) -> None:
     rules = settings(
         max_examples=examples,
         stateful_step_count=25,

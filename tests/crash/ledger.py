@@ -1,7 +1,7 @@
-"""A chat service that keeps the records: what it handed out, what it was sent, and who is at fault.
+"""A chat service that records what it delivered and received, and decides what was lost or doubled.
 
-It plays a service with a long poll, as Telegram is one, and it is a process of its own: it lives
-on when the gateway is killed, and it alone judges what was lost and what was doubled.
+It is a service with long polling, as Telegram is, and a process of its own: it keeps running when
+the gateway is killed, and it alone decides what was lost and what was doubled.
 
     python -m tests.crash.ledger [--flavour plain|idempotent|lookup] [--text-limit N] [--port P]
 
@@ -12,39 +12,39 @@ prints its URL and serves until it is stopped. In a test, in the same process:
         ... a channel at ledger.url ...
         assert ledger.records.verdict()["answered"] == [message.id]
 
-The channel's side (scripted_channel.py speaks it), JSON both ways:
+The channel's side (used by scripted_channel.py), JSON both ways:
 
     GET  /about                        {"flavour", "textLimit"}
     GET  /updates?offset=N&waitS=&limit=
          {"updates": [{"id", "messageId", "chat", "sender", "text"}]}, waiting for one if there is
-         none. What lies below the offset is acknowledged; the rest is handed out again and again.
+         none. Updates below the offset are acknowledged; the others are delivered again each time.
     POST /send {"key", "chat", "text"} {"messageId"}
-    GET  /look?key=K                   {"messageId"}, "" when nothing came under that key
+    GET  /look?key=K                   {"messageId"}, "" when nothing was sent under that key
 
-A plain service takes every send; an idempotent one takes a key once, and gives the same id for it
-again; one with lookup takes every send and can be asked.
+A plain service accepts every send; an idempotent one accepts a key once, and returns the same id
+for it again; one with lookup accepts every send and can be queried.
 
 The test's side:
 
     POST /offer {"text", "chat", "sender", "id", "nonce", "marks", "copies"}
-         A person writes; the answer is {"id", "nonce", "marks"}. All but the text may be left out.
+         A person writes; the answer is {"id", "nonce", "marks"}. Only the text is required.
          `{nonce}` in the text and the marks is filled in. `marks` is what the reply must hold, each
-         once, by default the nonce; no mark may be a part of another. `copies` hands the message
-         out so often; an `id` that was offered before hands it out again, with the words given.
+         once, by default the nonce; no mark may be a part of another. `copies` is how often the
+         message is delivered; an `id` that was offered before is delivered again, with this text.
     POST /trouble {"sends": [{"taken", "status", "waitS", "afterS", "times"}, ...]}
-         What befalls the next sends, in order: whether the service takes the message (yes), how
-         long it waits then, and what it answers (200); status 0 hangs up without a word. 429 tells
-         to come back after `afterS`. {"taken": true, "status": 0} is a lost answer,
-         {"taken": false, "status": 0} a lost question.
+         Faults of the next sends, in order: whether the service accepts the message (default yes),
+         how long it waits then, and what it answers (200); status 0 disconnects. 429 asks to retry
+         after `afterS`. {"taken": true, "status": 0} is a lost answer,
+         {"taken": false, "status": 0} a lost request.
     GET  /ledger                       {"messages": [...], "sends": [...], "attempts": [...]}
     GET  /verdict?withinS=S            {"offered", "answered", "reported", "waiting", "lost",
                                         "doubled", "worstS"}
 
-The verdict names every message once (ids), by what its chat holds:
+The verdict names every message once (ids), by the messages in its chat:
 
-    answered   each mark stands in exactly one send
-    doubled    a mark stands in more than one
-    reported   no mark stands anywhere, and the chat was sent something that answers nobody else
+    answered   each mark occurs in exactly one send
+    doubled    a mark occurs in more than one
+    reported   no mark occurs anywhere, and the chat was sent something that is no other answer
     waiting    not acknowledged yet, or acknowledged less than `withinS` seconds ago
     lost       anything else: acknowledged, and a mark is missing
 
@@ -86,7 +86,7 @@ class _Body(BaseModel):
 
 
 class Offer(_Body):
-    """A person writes something."""
+    """A message that a person writes."""
 
     text: str
     chat: str = "chat"
@@ -98,7 +98,7 @@ class Offer(_Body):
 
 
 class SendFault(_Body):
-    """What befalls a send; see the module."""
+    """A fault of a send; see the module."""
 
     taken: bool = True
     status: int = 200
@@ -119,7 +119,7 @@ class _SendBody(_Body):
 
 @dataclass(slots=True)
 class Offered:
-    """A message a person wrote. Times are the wall clock's seconds, 0 before it happened."""
+    """A message a person wrote. Times are wall-clock seconds, 0 before it happened."""
 
     id: str
     nonce: str
@@ -133,7 +133,7 @@ class Offered:
 
 @dataclass(slots=True)
 class Send:
-    """A message the service took. `repeats` counts how often its key came again, idempotently."""
+    """A message the service accepted. `repeats` counts how often its key was sent again."""
 
     key: str
     chat: str
@@ -145,7 +145,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request to send, and what it was answered; status 0: nothing."""
+    """One request to send and its answer; status 0: none."""
 
     key: str
     at_s: float
@@ -172,7 +172,7 @@ class _PolledUpdate:
 
 @dataclass(slots=True)
 class LedgerRecords:
-    """Everything that was offered and sent, and the judgement of it. It knows no wire."""
+    """Everything that was offered and sent, and the verdict on it, without a wire."""
 
     flavour: Flavour = "plain"
     messages: dict[str, Offered] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class LedgerRecords:
     _next_update: int = 1
 
     def offer(self, offer: Offer) -> Offered:
-        """Put a message where the channel reads; one that is known goes there once more."""
+        """Add an update with the message; a known message is delivered once more."""
         message = self.messages.get(offer.id)
         nonce = message.nonce if message else offer.nonce or secrets.token_hex(8)
         text = offer.text.replace("{nonce}", nonce)
@@ -200,7 +200,7 @@ class LedgerRecords:
         return message
 
     def read(self, offset: int, limit: int) -> list[Json]:
-        """Acknowledge what lies below the offset; hand out what does not."""
+        """Acknowledge the updates below the offset and return the others."""
         while self._updates and self._updates[0].id < offset:
             message = self._updates.popleft().message
             message.acked_s = message.acked_s or time.time()
@@ -210,7 +210,7 @@ class LedgerRecords:
         return [update.json() for update in found]
 
     def record_send(self, key: str, chat: str, text: str) -> str:
-        """A send arrives; the service's id for it."""
+        """Record a send and return the service's id for it."""
         if self.flavour == "idempotent" and (known := self._by_key.get(key)):
             known.repeats += 1
             return known.message_id
@@ -220,7 +220,7 @@ class LedgerRecords:
         return send.message_id
 
     def lookup(self, key: str) -> str:
-        """The service's id for what came under a key, "" when nothing did."""
+        """Return the service's id of what was sent under a key, "" for none."""
         return self._by_key[key].message_id if key in self._by_key else ""
 
     def next_fault(self) -> SendFault:
@@ -232,7 +232,7 @@ class LedgerRecords:
         return fault
 
     def verdict(self, within_s: float = 0.0) -> dict[str, Json]:
-        """See the module."""
+        """Return the verdict; see the module."""
         found: dict[str, list[str]] = {
             name: [] for name in ("answered", "reported", "waiting", "lost", "doubled")
         }
@@ -252,7 +252,7 @@ class LedgerRecords:
 
 @dataclass(slots=True)
 class _ChatLog:
-    """What one chat holds."""
+    """The messages of one chat."""
 
     marks: set[str] = field(default_factory=set)
     sends: list[Send] = field(default_factory=list)
@@ -268,12 +268,12 @@ class _ChatLog:
         return "reported" if not any(counts) and self._was_told(message) else "lost"
 
     def answer_s(self, message: Offered) -> float:
-        """How long its answer took, up to the last part."""
+        """Return how long its answer took, up to the last part."""
         parts = (s for s in self.sends if any(mark in s.text for mark in message.marks))
         return max((send.at_s for send in parts), default=message.offered_s) - message.offered_s
 
     def _was_told(self, message: Offered) -> bool:
-        """Whether something was sent since that is nobody's answer."""
+        """Return whether something was sent since that is no message's answer."""
         return any(
             send.at_s >= message.offered_s and not any(mark in send.text for mark in self.marks)
             for send in self.sends
@@ -297,14 +297,14 @@ class LedgerServer(StreamServer):
         self._news = asyncio.Event()
 
     def offer(self, offer: Offer) -> Offered:
-        """A person writes; whoever waits for news gets it."""
+        """Offer a message and wake the waiting poll."""
         message = self.records.offer(offer)
         self._news.set()
         return message
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Requests of one connection, one after the other."""
-        # Who left, does not speak HTTP or is hung up on gets no orderly end.
+        """Handle the requests of one connection in sequence."""
+        # A client that disconnected, does not speak HTTP or is cut off gets no orderly end.
         with suppress(ConnectionError, asyncio.IncompleteReadError, ValueError, HungUp):
             while (request := await read_request(reader)) is not None:
                 method, path, _, body = request

@@ -1,9 +1,9 @@
-"""A channel to the ledger (ledger.py): the adapter of a service with a long poll.
+"""The channel adapter of the ledger (ledger.py), a service with long polling.
 
-    channel = make_channel(url)    # the service says which kind it is
+    channel = make_channel(url)    # the service describes itself
 
-It is written as an adapter should be: it translates, says by an error's class what failed, and
-leaves the rest to core.
+It does what an adapter should: it translates, raises the error class for what failed, and
+leaves the rest to the core.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 POLL_S = 20.0
 CONNECT_S = 5.0
 READY_S = 5.0
-ANSWER_S = 10.0  # over the time a service was asked to wait
+ANSWER_S = 10.0  # in addition to the requested polling time
 PLAIN = Capabilities()
 
 
@@ -47,7 +47,7 @@ class ScriptedChannel:
         self._ready = asyncio.Event()
 
     async def run(self, receive: Receive) -> None:
-        """Read from where we left off; each message is acknowledged once it is kept."""
+        """Poll from the stored cursor; each message is acknowledged once it is stored."""
         stored = await receive.cursor()
         offset: int = stored["offset"] if stored else 0
         async with self._connected():
@@ -79,7 +79,7 @@ class ScriptedChannel:
         logging.getLogger("httpx2").setLevel(logging.WARNING)
         limits = httpx2.Limits(max_connections=None)
         timeout = httpx2.Timeout(POLL_S + ANSWER_S, connect=CONNECT_S)
-        # There is no TLS here: without certificates the client is there 30 ms earlier.
+        # There is no TLS: without certificates the client is ready 30 ms earlier.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         async with httpx2.AsyncClient(
             base_url=self._url, limits=limits, timeout=timeout, verify=verify, trust_env=False
@@ -93,7 +93,7 @@ class ScriptedChannel:
                 self._client = None
 
     async def _client_soon(self) -> "httpx2.AsyncClient":
-        """The client; at a start, what is owed may come before it is there."""
+        """Return the client; at a start, pending messages may be sent before it is connected."""
         with suppress(TimeoutError):
             async with asyncio.timeout(READY_S):
                 await self._ready.wait()
@@ -105,7 +105,7 @@ class ScriptedChannel:
         return await self._ask("GET", path, params=asked)
 
     async def _ask(self, method: str, path: str, **request: Json) -> Json:
-        """The service's answer; an error's class says what is known about what was asked."""
+        """Return the service's answer; the class of an error says what is known of the request."""
         import httpx2
 
         client = await self._client_soon()
@@ -122,14 +122,14 @@ class ScriptedChannel:
         if status == 429:
             raise SendFailed(why, retryable=True, after_s=float(told.get("afterS", 0)) or None)
         if status >= 500:
-            raise ChannelError(why)  # it may have done what it was asked
+            raise ChannelError(why)  # the request may have been carried out
         if status >= 400:
             raise SendFailed(why, retryable=False)
         return told
 
 
 class LookupChannel(ScriptedChannel):
-    """One account on a ledger that can be asked what arrived."""
+    """One account on a ledger that supports lookup."""
 
     async def look_up(self, message: Outbound) -> Receipt | None:
         told = await self._get("/look", key=message.key)
@@ -137,7 +137,7 @@ class LookupChannel(ScriptedChannel):
 
 
 def make_channel(url: str) -> ScriptedChannel:
-    """The channel to the ledger at a URL, as the ledger describes itself."""
+    """Return the channel for the ledger at a URL, as the ledger describes itself."""
     with urllib.request.urlopen(f"{url}/about", timeout=CONNECT_S) as answer:
         about = json.load(answer)
     flavour = about["flavour"]

@@ -1,9 +1,9 @@
-"""The gateway with a scripted channel: the real program, wired to a service that keeps the books.
+"""The gateway with the scripted channel: the real program, connected to a ledger.
 
     python -m tests.crash.scripted_gateway --ledger http://127.0.0.1:P [--port P]
 
-It is `homarus gateway` in every other respect: state directory, config, signals and what it
-prints. There is nobody to ask in a test, so every question is answered with yes.
+It is `homarus gateway` in every other respect: state directory, config, signals and output. No
+person can answer in a test, so every approval request is granted.
 """
 
 import argparse
@@ -24,7 +24,7 @@ async def _agree(_question: Question) -> bool:
 
 
 def main() -> None:
-    """Serve until told to end."""
+    """Serve until stopped."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.scripted_gateway")
     parser.add_argument("--ledger", required=True, metavar="URL", help="of the ledger")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")

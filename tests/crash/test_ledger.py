@@ -23,7 +23,7 @@ def answered(records: LedgerRecords, *texts_: str, chat: str = "chat") -> None:
         records.record_send(f"k{len(records.sends)}-{number}", chat, text)
 
 
-def test_a_message_is_handed_out_until_a_higher_offset_acknowledges_it() -> None:
+def test_update_is_repeated_until_higher_offset_acknowledges_it() -> None:
     records = LedgerRecords()
     first = records.offer(Offer(text="one"))
     records.offer(Offer(text="two"))
@@ -33,7 +33,7 @@ def test_a_message_is_handed_out_until_a_higher_offset_acknowledges_it() -> None
     assert texts(records.read(0, 10)) == ["two"] and first.handed == 3
 
 
-def test_the_same_id_is_handed_out_again_with_the_words_it_is_given() -> None:
+def test_offer_with_known_id_repeats_message_with_new_text() -> None:
     records = LedgerRecords()
     message = records.offer(Offer(text="a {nonce}", id="x", copies=2))
     assert records.offer(Offer(text="b {nonce}", id="x")) is message
@@ -45,7 +45,7 @@ def test_the_same_id_is_handed_out_again_with_the_words_it_is_given() -> None:
 
 
 @pytest.mark.parametrize(("flavour", "sends"), [("plain", 2), ("idempotent", 1), ("lookup", 2)])
-def test_each_flavour_takes_a_key_as_it_says(flavour: Flavour, sends: int) -> None:
+def test_send_with_known_key_follows_flavour(flavour: Flavour, sends: int) -> None:
     records = LedgerRecords(flavour)
     first, second = records.record_send("k", "c", "hello"), records.record_send("k", "c", "hello")
     assert len(records.sends) == sends and (first == second) == (sends == 1)
@@ -53,7 +53,7 @@ def test_each_flavour_takes_a_key_as_it_says(flavour: Flavour, sends: int) -> No
     assert records.lookup("k") == first and records.lookup("other") == ""
 
 
-def test_the_verdict_names_every_message_once() -> None:
+def test_verdict_names_every_message_once() -> None:
     records = LedgerRecords()
     offers = {
         "answered": Offer(text="q", id="answered", chat="1"),
@@ -74,7 +74,7 @@ def test_the_verdict_names_every_message_once() -> None:
     assert records.verdict(within_s=60)["waiting"] == ["reported", "lost", "waiting"]
 
 
-def test_a_reply_in_parts_needs_each_part_once() -> None:
+def test_verdict_reply_in_parts_needs_each_part_once() -> None:
     records = LedgerRecords()
     message = records.offer(Offer(text="q", marks=("{nonce}.1", "{nonce}.2")))
     records.read(2, 0)
@@ -87,7 +87,7 @@ def test_a_reply_in_parts_needs_each_part_once() -> None:
     assert records.verdict()["doubled"] == ["m1"]
 
 
-def test_another_s_answer_in_the_same_chat_is_no_report() -> None:
+def test_verdict_answer_to_other_message_is_no_report() -> None:
     records = LedgerRecords()
     records.offer(Offer(text="one"))
     second = records.offer(Offer(text="two"))
@@ -97,7 +97,7 @@ def test_another_s_answer_in_the_same_chat_is_no_report() -> None:
     assert verdict["lost"] == ["m1"] and verdict["answered"] == ["m2"]
 
 
-def test_troubles_befall_the_next_sends_in_order() -> None:
+def test_faults_hit_next_sends_in_order() -> None:
     records = LedgerRecords()
     records.faults.extend([SendFault(status=429, times=2), SendFault(status=0)])
     assert [records.next_fault().status for _ in range(5)] == [429, 429, 0, 200, 200]
@@ -116,7 +116,7 @@ def refusal(url: str, body: object) -> tuple[int, Any]:
         return answer.code, json.load(answer)
 
 
-def test_the_process_keeps_the_books_over_http() -> None:
+def test_ledger_process_records_over_http() -> None:
     command = [sys.executable, "-m", "tests.crash.ledger", "--flavour", "lookup"]
     with subprocess.Popen([*command, "--text-limit", "50"], stdout=subprocess.PIPE) as process:
         try:
@@ -147,7 +147,7 @@ def test_the_process_keeps_the_books_over_http() -> None:
             process.kill()
 
 
-def test_a_poll_waits_for_news_and_gives_up_when_its_time_is_over() -> None:
+def test_poll_waits_for_update_until_timeout() -> None:
     async def main() -> None:
         async with asyncio.timeout(GUARD_S), LedgerServer() as ledger, asyncio.TaskGroup() as group:
             poll = f"{ledger.url}/updates?offset=0&waitS=30"

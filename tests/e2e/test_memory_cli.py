@@ -1,4 +1,4 @@
-"""`homarus memory` as a person and a script run it: real processes, one state, a gateway beside."""
+"""`homarus memory` as a person and a script run it: real processes, one state, and a gateway."""
 
 import json
 import subprocess

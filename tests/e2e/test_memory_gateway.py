@@ -1,4 +1,4 @@
-"""Memory in a gateway that runs: written and searched by a model, killed, reloaded, stopped."""
+"""Memory in a running gateway: written and searched by a model, killed, reloaded, stopped."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ BOAT = "Ada's boat is called Plankton."
 
 
 async def use(link: Link, heard: Heard, tool: str, key: str = MAIN, **args: Any) -> str:
-    """Have the model call a tool; what the tool told it."""
+    """Have the model call a tool; return what the tool returned."""
     run_id = await send(link, f"MOCK:tool:{tool}:{json.dumps(args)}§", key)
     assert (await heard.end_of(run_id))["state"] == "final"
     history: Any = await link.call("chat.history", {"sessionKey": key})
@@ -34,7 +34,7 @@ def notes(home: Home) -> str:
 
 
 def settings(home: Home, memory: Any = None, **search: Any) -> None:
-    """What the config says of memory, beside what it says already."""
+    """Add a memory section to the config."""
     config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
     config["agents"]["defaults"]["memorySearch"] = search
     home.configure(config | ({"memory": memory} if memory else {}))

@@ -157,26 +157,26 @@ HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
 
 
 @given(inbounds(words))
-def test_a_message_comes_back_from_its_json_as_it_was(inbound: Inbound) -> None:
+def test_inbound_json_any_message_round_trips(inbound: Inbound) -> None:
     assert read_inbound(inbound_json(inbound)) == inbound
 
 
 @given(extras(words))
-def test_what_a_parcel_carries_comes_back_as_it_was(carried: Extras) -> None:
+def test_extras_any_value_round_trips(carried: Extras) -> None:
     assert read_extras(extras_text(carried)) == carried
 
 
-def test_a_parcel_that_carries_words_alone_has_an_empty_column() -> None:
+def test_extras_default_value_is_empty_column() -> None:
     assert extras_text(Extras()) == ""
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"colour": "red"}', '{"buttons": [[["a"]]]}', "7"])
-def test_what_nobody_wrote_is_no_parcel(text: str) -> None:
+def test_read_extras_foreign_text_raises_corrupt(text: str) -> None:
     with pytest.raises(Corrupt):
         read_extras(text)
 
 
-def test_a_file_is_the_same_whether_it_could_be_had_or_not() -> None:
+def test_digest_media_downloaded_or_not_is_equal() -> None:
     offered = replace(HELLO, media=(Media("image", ref="f1"),))
     had = replace(offered, images=(Image("a", "image/png"),), before="context")
     assert digest_of("s", had) == digest_of("s", offered)
@@ -184,13 +184,13 @@ def test_a_file_is_the_same_whether_it_could_be_had_or_not() -> None:
 
 
 @given(inbounds(whole_words))
-def test_it_comes_back_from_text_too(inbound: Inbound) -> None:
+def test_inbound_json_as_text_round_trips(inbound: Inbound) -> None:
     assert read_body(dump(inbound_json(inbound))) == inbound
     assert read_inbound(json.loads(json.dumps(inbound_json(inbound)))) == inbound
 
 
 @given(inbounds(words))
-def test_whatever_arrives_can_be_stored(inbound: Inbound) -> None:
+def test_new_record_any_message_is_storable(inbound: Inbound) -> None:
     arrival = arrive("agent:main:main", inbound, 7)
     row = arrival.row
     for text in (row.id, row.message_id, row.sender, row.preview, row.channel):
@@ -207,7 +207,7 @@ def test_whatever_arrives_can_be_stored(inbound: Inbound) -> None:
 
 
 @given(inbounds(words), words, st.integers(), words)
-def test_the_same_words_are_the_same_whenever_they_come(
+def test_digest_same_text_at_another_time_is_equal(
     inbound: Inbound, session: str, at_ms: int, sender: str
 ) -> None:
     other = replace(inbound, at_ms=at_ms, sender=sender, run_id="r", id="i")
@@ -226,12 +226,12 @@ def test_the_same_words_are_the_same_whenever_they_come(
         replace(HELLO, wishes=Wishes(timeout_s=1.0)),
     ],
 )
-def test_other_words_are_told_apart(other: Inbound) -> None:
+def test_digest_different_content_differs(other: Inbound) -> None:
     assert digest_of("s", other) != digest_of("s", HELLO)
     assert digest_of("s2", HELLO) != digest_of("s", HELLO)
 
 
-def test_parts_of_a_message_cannot_be_moved_into_each_other() -> None:
+def test_digest_parts_moved_between_fields_differs() -> None:
     one = Inbound("m", Address("t", "a"), "x", "bc")
     other = Inbound("m", Address("t", "ab"), "x", "c")
     assert digest_of("s", one) != digest_of("s", other)
@@ -243,18 +243,18 @@ def test_parts_of_a_message_cannot_be_moved_into_each_other() -> None:
     [None, [], "x", 7, {}, {"id": "m"}, {**inbound_json(HELLO), "images": [7]},
      {**inbound_json(HELLO), "wishes": "x"}],
 )  # fmt: skip
-def test_what_was_not_written_here_is_corrupt(bad: object) -> None:
+def test_read_inbound_foreign_json_raises_corrupt(bad: object) -> None:
     with pytest.raises(Corrupt):
         read_inbound(bad)
     assert read_body(json.dumps(bad)) is None
 
 
-def test_a_body_that_is_no_json_reads_as_nothing() -> None:
+def test_read_body_invalid_json_returns_none() -> None:
     assert read_body("{") is None
     assert read_body(None) is None
 
 
-def test_a_preview_is_one_short_line() -> None:
+def test_preview_long_text_is_one_short_line() -> None:
     assert preview_of("  hello\n\n world ") == "hello world"
     assert preview_of("") == "" and preview_of(" \n" * 500) == ""
     long = preview_of("word " * 10_000)
@@ -263,7 +263,7 @@ def test_a_preview_is_one_short_line() -> None:
 
 
 @given(words)
-def test_text_is_changed_only_where_it_cannot_be_stored(text: str) -> None:
+def test_storable_text_changes_only_unstorable_characters(text: str) -> None:
     assert storable(storable(text)) == storable(text)
     assert len(storable(text)) == len(text)
     assert [new for old, new in zip(text, storable(text), strict=True) if old != new] == [
@@ -271,12 +271,12 @@ def test_text_is_changed_only_where_it_cannot_be_stored(text: str) -> None:
     ]
 
 
-def test_ids_come_once_each_in_order() -> None:
+def test_storable_ids_keeps_order_without_repeats() -> None:
     assert storable_ids(["b", "a\0", "b", "a\ufffd"]) == ("b", "a\ufffd")
     assert load(dump({"a": "b"})) == {"a": "b"}
 
 
-def test_copies_for_several_agents_are_several_messages_of_one_id() -> None:
+def test_new_record_copies_for_agents_have_distinct_ids() -> None:
     first, other = arrive("s", HELLO, 7).row, arrive("s2", replace(HELLO, copy_for="ops"), 7).row
     assert (first.message_id, other.message_id) == ("m1", "m1@ops")
     assert other.inbound is not None and other.inbound.id == "m1"
