@@ -1,8 +1,8 @@
-"""Plays: the facts of one run, step by step, and what a chat sees of each.
+"""Golden scenarios of the reply builder: the events of one run, and what the chat gets.
 
-A play is a JSON file in `golden/`: its `manner`, and `run`, a list of steps. Each step is one fact
-in short form, and `gives` is what comes out of it. `python -m tests.unit.agent.plays` writes
-`gives` anew, for a person to read in the diff.
+A scenario is a JSON file in `golden/`: its settings (`manner`), and `run`, a list of steps. Each
+step is one event in short form, and `gives` is the result. `python -m tests.unit.agent.plays`
+rewrites `gives`, for review in the diff.
 """
 
 import json
@@ -44,7 +44,7 @@ HERE = Address("telegram", "42")
 
 
 class Stage:
-    """One run on one chat."""
+    """One run in one chat."""
 
     def __init__(self, manner: dict[str, Any]) -> None:
         settings = Manner(here=HERE, **manner)
@@ -54,7 +54,7 @@ class Stage:
         self._typing = False
 
     def play(self, step: dict[str, Any]) -> list[str]:
-        """One step; what the chat sees."""
+        """Run one step; return what the chat gets."""
         (name, value), *_ = [item for item in step.items() if item[0] != "gives"]
         match name:
             case "visible":
@@ -95,7 +95,7 @@ class Stage:
                 return _SIMPLE[name](value)
 
     def _message(self, value: dict[str, Any]) -> Message:
-        """The message that the deltas were of, unless the step says otherwise."""
+        """Return the message of the deltas so far, unless the step has its own."""
         parts: list[Part] = []
         if thinking := value.get("thinking", self._thinking):
             parts.append(Thinking(thinking))
@@ -144,7 +144,7 @@ def _told(how: str, block: Block) -> str:
 
 
 def play(case: dict[str, Any]) -> dict[str, Any]:
-    """A play with `gives` as it comes out now."""
+    """Run a scenario; return it with the actual `gives`."""
     stage = Stage(case["manner"])
     run = []
     for step in case["run"]:
@@ -164,7 +164,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(case: dict[str, Any]) -> str:
-    """One step on one line, as far as it goes."""
+    """Format a scenario with one step per line."""
     lines = [json.dumps(step, ensure_ascii=False) for step in case["run"]]
     head = json.dumps(
         {"about": case["about"], "manner": case["manner"]}, ensure_ascii=False, indent=1

@@ -54,7 +54,7 @@ def message(text: str = "hi", wishes: Wishes | None = None) -> Inbound:
 
 
 class SlowStore(MemoryStore):
-    """A store that takes its time to commit, or cannot."""
+    """A store whose commits are slow, or fail."""
 
     commit_s = 0.0
     fails = False
@@ -167,7 +167,7 @@ class Stage:
 
 
 def broken_off(stage: Stage, *messages: Message, started: Sequence[str] = ()) -> Accepted:
-    """A run that was killed after it had saved these."""
+    """Return the inbox record of a run that was killed after it had saved these messages."""
 
     async def main() -> Accepted:
         row = await stage.accept(message())

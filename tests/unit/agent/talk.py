@@ -1,4 +1,4 @@
-"""Conversations for tests: messages in short form, their bytes on a wire, texts cut anywhere."""
+"""Builders for tests: messages in short form, their wire bytes, texts cut anywhere."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ ORIGIN = Origin("api", "p", "m")
 
 
 def said(*parts: Part | str, at_ms: int = 0, prompt: int = 0) -> Message:
-    """An answer; `prompt` is what the vendor counted for its question."""
+    """Return an assistant message; `prompt` is the vendor's count of its prompt."""
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     return Message("assistant", made, at_ms, replace(ORIGIN, usage=Usage(input=prompt)))
 
@@ -24,7 +24,7 @@ def result(
 
 
 def summary(text: str, at_ms: int = 0) -> Message:
-    """What stands in for what came before."""
+    """Return the message of a compaction."""
     message = read_message(compaction(text, "x", 1).at("c", None, at_ms))
     assert message
     return message
@@ -36,7 +36,7 @@ def as_bytes(messages: Sequence[Message]) -> bytes:
 
 
 def cut(text: str, steps: Sequence[int]) -> list[str]:
-    """A text in pieces of these lengths, over and over."""
+    """Cut a text into pieces of these lengths, repeatedly."""
     pieces: list[str] = []
     at = 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""Cutting a growing answer into blocks, joining small ones, pausing between them."""
+"""Chunker, Coalescer and the human delay."""
 
 import re
 
@@ -73,7 +73,7 @@ def test_chunker_only_last_chunk_is_below_min_chars(
     if rules.by_paragraph or any(len(word) > 8 for word in text.split()):
         return
     for chunk in chunks(text, rules, steps)[:-1]:
-        # White space at its ends is not sent; a word too long to fit may leave a short one.
+        # White space at its ends is dropped; a word that does not fit may leave a short chunk.
         assert len(chunk) + 16 >= min(rules.min_chars, rules.max_chars)
 
 
@@ -83,7 +83,7 @@ def test_chunker_cut_code_fence_is_closed_in_every_chunk(
     text: str, rules: Chunking, steps: list[int]
 ) -> None:
     found = chunks(text, rules, steps)
-    # Apart from the lines of fences, all is there, in order.
+    # Apart from fence lines, the text is complete and in order.
     assert bare(re.sub(FENCE_LINE, "", "\n".join(found))) == bare(re.sub(FENCE_LINE, "", text))
     for chunk in found:
         assert len(re.findall(FENCE_LINE, chunk)) % 2 == 0
@@ -208,5 +208,5 @@ def test_human_delay_applies_after_first_block_and_repeats_by_seed() -> None:
     assert waits[0] == 0 and all(0.8 <= wait <= 2.5 for wait in waits[1:])
     assert len(set(waits)) > 10
     assert waits == [again.next_s() for _ in range(20)]
-    assert Pace((900, 100), "x").next_s() == 0  # the wrong way round is no error
+    assert Pace((900, 100), "x").next_s() == 0  # a reversed range is accepted
     assert [Pace(None, "x").next_s() for _ in range(3)] == [0, 0, 0]

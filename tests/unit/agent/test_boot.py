@@ -1,4 +1,4 @@
-"""BOOT.md becomes a turn when the gateway starts."""
+"""BOOT.md is submitted as a message when the gateway starts."""
 
 import asyncio
 from pathlib import Path

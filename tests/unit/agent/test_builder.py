@@ -1,4 +1,4 @@
-"""What a chat sees of a run: the plays show it case by case, here is what holds for all."""
+"""Properties of the reply builder; the golden scenarios show single cases."""
 
 import pytest
 from hypothesis import given, settings
@@ -158,7 +158,7 @@ def test_builder_silent_end_drops_interim_text_but_no_answer() -> None:
     builder.feed(MessageSaved(asking))
     assert builder.finish(said("NO_REPLY")).status == "silent"
     builder = ReplyBuilder(Manner())
-    for message in (said("At eight."), asking):  # the answer, and then what steers: "thanks"
+    for message in (said("At eight."), asking):  # an answer, then work for a steering message
         builder.feed(MessageSaved(message))
     ending = builder.finish(said("NO_REPLY"))
     assert (ending.blocks, ending.status) == ((Block("At eight."),), "answered")
@@ -192,7 +192,7 @@ def test_builder_live_reasoning_only_with_reasoning_stream() -> None:
 
 
 def told(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
-    """What a chat gets of a run whose messages call tools, but for the last."""
+    """Return the texts that a chat gets of a run; all messages but the last call tools."""
     blocks: list[Block] = []
     for text in texts[:-1]:
         message = said(text, "toolUse")
@@ -209,7 +209,7 @@ def told(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
 def test_builder_sends_on_save_gives_same_blocks_as_at_end(texts: list[str]) -> None:
     at_end = told(ReplyBuilder(Manner()), texts, saves=True)
     posted = told(ReplyBuilder(Manner(), sends_on_save=True), texts, saves=True)
-    if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else the rest was chatter
+    if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else interim text is dropped
         assert posted == at_end
 
 

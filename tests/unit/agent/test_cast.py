@@ -1,4 +1,4 @@
-"""What an agent's own tools say, and what holds for every agent."""
+"""The agent registry: effective tool settings and the tools of an agent."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Compaction: planned first, in requests that fit, and never without an outcome."""
+"""Compaction: planning, summaries in requests that fit, and the memory flush."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def talk(turns: int, words: int = 200) -> list[Message]:
 
 
 class Model:
-    """A model that takes notes as scripted, and looks at the size of each request."""
+    """A model that summarises as scripted, and records the size of each request."""
 
     def __init__(self, window: int, *script: str | HomarusError) -> None:
         self.window, self.script, self.asks = window, list(script), list[Ask]()
@@ -64,7 +64,7 @@ def room(window: int, keep: int = 2_000, fixed: int = 500, scale: float = 1.0) -
     return Room(window, window // 4, keep, fixed, scale)
 
 
-# --- deciding ----------------------------------------------------------------------------------
+# --- planning ----------------------------------------------------------------------------------
 
 
 def test_token_budget_splits_window_into_fixed_history_and_answer() -> None:
@@ -125,7 +125,7 @@ def test_plan_any_history_fits_and_shrinks(sizes: list[int], window: int, fixed:
         assert 0 < made.first_kept < len(messages)
 
 
-# --- doing -------------------------------------------------------------------------------------
+# --- compaction --------------------------------------------------------------------------------
 
 
 def test_compact_old_turns_become_summary_with_fewer_tokens() -> None:
@@ -241,7 +241,7 @@ def test_compact_cancelled_during_model_call_raises() -> None:
         asyncio.run(main())
 
 
-# --- notes -------------------------------------------------------------------------------------
+# --- summary text ------------------------------------------------------------------------------
 
 
 def test_compose_summary_quotes_exact_terms_missing_in_notes() -> None:
@@ -310,7 +310,7 @@ def test_summary_in_finds_summary_of_compaction_message() -> None:
     assert summary_in(user("hello")) == ""
 
 
-# --- the flush before it -----------------------------------------------------------------------
+# --- the memory flush --------------------------------------------------------------------------
 
 
 def test_memory_flush_is_due_once_between_compactions() -> None:

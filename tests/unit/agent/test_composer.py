@@ -1,4 +1,4 @@
-"""A prompt put together from a workspace: who sees what, and that nothing volatile gets in."""
+"""Prompts composed from a workspace: which files they have, and that they are stable."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_composer_name_from_config_else_identity_file(home: Path) -> None:
 def test_composer_unrelated_changes_keep_prompt_bytes(
     home: Path, names: list[str], fresh: bool
 ) -> None:
-    """Other files, another order of the folder, other conversations, another process."""
+    """Other files, another directory order, other sessions, another process."""
     composer = Composer()
     first = composer.compose(agent(home), MAIN, LARGE, TOOLS).text
     for name in names:
@@ -232,7 +232,7 @@ REMEMBERING = tuple(
 
 
 def there(key: str, *, group: bool = False, channel: str = "", **memory: Any) -> tuple[bool, str]:
-    """Whether a conversation has a memory, and how sources are named there."""
+    """Return whether a session has memory tools, and its citation mode."""
     config = Config.model_validate({"memory": memory})
     chat = with_memory(NO_CHAT, config, key, channel, group=group)
     judged = {decide(spec.name, *chat.rules).action for spec in REMEMBERING}
@@ -245,7 +245,7 @@ def test_chat_context_memory_tools_follow_scope() -> None:
     assert there(MAIN) == there("agent:main:telegram:direct:1") == (True, "auto")
     assert there(MAIN, citations="on") == (True, "on")
     assert there(GROUP)[0] is there("agent:main:slack:channel:c1")[0] is False
-    assert there(MAIN, group=True)[0] is False  # others read along
+    assert there(MAIN, group=True)[0] is False  # others may read it
     assert there(GROUP, qmd=everywhere) == (True, "off")
     assert there(GROUP, qmd=everywhere, citations="on") == (True, "on")
     assert there("agent:main:subagent:1", qmd=everywhere)[0] is False

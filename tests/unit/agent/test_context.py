@@ -1,4 +1,4 @@
-"""From messages to what is sent: mended, limited, the same every time, growing at its end only."""
+"""Rendering messages for a model: sanitized, limited, stable, growing only at the end."""
 
 import json
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def sent(history: Sequence[Message], frame: Frame = FRAME, now_ms: int = 0) -> t
     return render(history, frame, NO_VIEW, now_ms).messages
 
 
-# --- mending -----------------------------------------------------------------------------------
+# --- sanitizing --------------------------------------------------------------------------------
 
 
 def test_render_unchanged_message_is_same_object() -> None:
@@ -177,7 +177,7 @@ def test_turn_limit_comes_from_channel_settings(key: str, limit: int) -> None:
     assert turn_limit(CHANNELS, key) == limit
 
 
-# --- pictures ----------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------
 
 
 def test_render_named_images_follow_their_message() -> None:
@@ -230,7 +230,7 @@ def test_estimate_counts_utf8_bytes_of_any_script() -> None:
 
 
 def exchange(number: int, calls: int) -> list[Message]:
-    """One turn: a question, so many rounds of calls, an answer."""
+    """Return one turn: a question, so many rounds of calls, an answer."""
     at_ms = number * 1_000
     made = [user(f"question {number}", at_ms=at_ms)]
     for n in range(calls):
@@ -242,7 +242,7 @@ def exchange(number: int, calls: int) -> list[Message]:
 
 
 def requests(history: Sequence[Message]) -> list[list[Message]]:
-    """The history at each moment at which a model is asked."""
+    """Yield the history at each model call."""
     asked = []
     for at, message in enumerate(history):
         following = history[at + 1] if at + 1 < len(history) else None
@@ -281,7 +281,7 @@ def test_render_incremental_equals_full_rendering(
 
 
 def json_copy(messages: Sequence[Message]) -> list[Message]:
-    """Equal messages that are other objects, as when a transcript is read again."""
+    """Return equal messages as new objects, as when a transcript is loaded again."""
     return [replace(message) for message in messages]
 
 

@@ -1,4 +1,4 @@
-"""Daily notes: given once to a new private conversation."""
+"""Daily notes: given once, to a new private session."""
 
 import os
 from datetime import UTC, date

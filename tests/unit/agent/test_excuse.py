@@ -1,4 +1,4 @@
-"""What a person is told: plain words, something to do, and nothing of a vendor's."""
+"""Error texts for users: plain, with something to do, and without vendor text."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Reading a workspace, also a hostile one: a marker or a clear word, and nothing from outside."""
+"""Reading workspace files, untrusted ones included: a notice, and nothing from outside."""
 
 import os
 import threading
@@ -34,7 +34,7 @@ def test_reader_changed_file_is_read_again(tmp_path: Path) -> None:
 
     file.write_text("one")
     assert text() == text() == "one"
-    file.write_text("two")  # as long, and in the same instant perhaps
+    file.write_text("two")  # same length, perhaps the same timestamp
     assert text() == "two"
     file.unlink()
     assert next(one for one in reader.load(tmp_path) if one.name == "AGENTS.md").missing
@@ -75,7 +75,7 @@ def test_reader_changed_link_target_is_read_again(tmp_path: Path) -> None:
     assert [file.text for file in reader.load(tmp_path, ["SOUL.md"])] == ["two"]
 
 
-# --- hostile workspaces --------------------------------------------------------------------------
+# --- untrusted workspaces ------------------------------------------------------------------------
 
 
 def test_reader_huge_file_gives_its_ends(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_reader_name_with_newline_stays_on_one_line(tmp_path: Path) -> None:
 
 
 def test_reader_file_changed_while_reading_is_read_again(tmp_path: Path) -> None:
-    """Every reading is one of the writings, or so much of one as was there."""
+    """Every read returns one written version, or the part of one that was there."""
     file, stop = tmp_path / "AGENTS.md", threading.Event()
     file.write_text("a" * 50_000)
 

@@ -1,4 +1,4 @@
-"""The tools of a group: what is denied there is neither told to the model nor done."""
+"""The tools of a group: a denied tool is neither offered to the model nor run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def said(sender: str = "42", text: str = "hi", number: int = 1, **fields: Any) -
 
 
 class Room(Stage):
-    """A stage with a config of channels."""
+    """A harness with a channel config."""
 
     def __init__(self, folder: Path, telegram: Mapping[str, Any], *script: Message) -> None:
         super().__init__(folder, *script)
@@ -55,7 +55,7 @@ class Room(Stage):
         return self.provider.requests
 
     def tools(self, at: int = -1) -> set[str]:
-        """What the model is told it has: by the request, and by the prompt the same."""
+        """Return the tools of a request; those in its prompt must be the same."""
         request = self.requests[at]
         names = {spec.name for spec in request.tools}
         for name in ("read", "write", "edit"):
@@ -98,7 +98,7 @@ def test_group_sender_rule_allows_more_tools(tmp_path: Path) -> None:
     for number, sender in enumerate(("42", "7", "42"), 1):
         room.answer(said(sender, number=number))
     assert [("write" in room.tools(at)) for at in range(3)] == [True, False, True]
-    assert room.requests[0].system == room.requests[2].system  # the same for the same
+    assert room.requests[0].system == room.requests[2].system  # same senders, same prompt
     assert room.requests[0].tools == room.requests[2].tools
 
 

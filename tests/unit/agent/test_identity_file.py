@@ -1,4 +1,4 @@
-"""IDENTITY.md: read in two forms, written without losing a line; pictures only from inside."""
+"""IDENTITY.md: parsed in two forms, written without losing lines; avatars from the workspace."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""Who sees which file, and how much of it."""
+"""Which workspace files a prompt has, and how much of each."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Two hundred turns through more than ten compactions: nothing is lost, everything fits."""
+"""Two hundred turns with more than ten compactions: nothing is lost, every request fits."""
 
 import asyncio
 import random
@@ -25,12 +25,12 @@ RULES = schema.Compaction()
 
 
 def count(messages: Sequence[Message]) -> int:
-    """What the vendor counts: a little more than we guess."""
+    """Return the vendor's count: a little more than our estimate."""
     return round((len(SYSTEM) + len(as_bytes(messages))) / 3.6)
 
 
 async def faithful(ask: Ask) -> str:
-    """A model that notes what was said of the locker."""
+    """A model that summarises what was said about the locker."""
     told = [line for line in ask.text.splitlines() if "locker" in line]
     return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in told))
 
@@ -44,14 +44,14 @@ async def failing(_ask: Ask) -> str:
 
 
 async def narrow(ask: Ask) -> str:
-    """A model that holds less than everybody thinks."""
+    """A model with a smaller window than configured."""
     if len(ask.text) > 6_000:
         raise ContextOverflow("too long")
     return await forgetful(ask)
 
 
 class Conversation:
-    """A transcript that is talked into, and what a model is sent of it."""
+    """A growing transcript, and what a model is sent of it."""
 
     def __init__(self, summarise: Callable[[Ask], Awaitable[str]]) -> None:
         self.summarise = summarise
@@ -61,7 +61,7 @@ class Conversation:
         self.frame = Frame("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
         self.compactions: list[compact.Compaction] = []
         self.sent = b""  # the request before this one
-        self.broken = 0  # how often a request was not the one before it with more at its end
+        self.broken = 0  # how often a request did not extend the one before it
         self.now_ms = 0
 
     def add(self, item: Message | Draft) -> None:
@@ -77,7 +77,7 @@ class Conversation:
             self.messages.append(read)
 
     async def ask(self) -> int:
-        """What a request counts, once it fits."""
+        """Return the tokens of a request, after compaction if needed."""
         for attempt in range(compact.MAX_PER_TURN + 1):
             self.view = render(self.messages, self.frame, self.view, self.now_ms)
             room = compact.room_in(RULES, self.view)

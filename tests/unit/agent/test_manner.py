@@ -1,4 +1,4 @@
-"""Settings put together: the message's, the session's, the channel's, the agent's."""
+"""Reply settings: of the message, the session, the channel and the agent."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pictures that are only named: found in the words, read beneath the workspace and nowhere else."""
+"""Images named by path: found in the text, read from the workspace only."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every golden play comes out as it is written down."""
+"""The golden scenarios of the reply builder."""
 
 from pathlib import Path
 

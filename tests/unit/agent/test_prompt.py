@@ -1,4 +1,4 @@
-"""The system prompt: what is in it for whom, and that it stays the same."""
+"""The system prompt: its sections by session kind, and that it is stable."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def named(name: str) -> ToolSpec:
 
 
 def on_disk(key: str) -> tuple[WorkspaceFile, ...]:
-    """A workspace as it is seeded, with a memory and a checklist in it."""
+    """Return a seeded workspace with a memory file and a checklist."""
     told = {"MEMORY.md": "- Ann likes tea.", "HEARTBEAT.md": "- [ ] Look at the mail."}
     files: list[WorkspaceFile] = []
     for name in names_for(kind_of(key)):
@@ -83,7 +83,7 @@ def prompt(key: str = FULL, profile: Profile = "full", **changes: Any) -> str:
 
 
 def golden(name: str, text: str) -> None:
-    """Reviewed files; to write them anew: GOLDEN=1 pytest …"""
+    """Compare with a reviewed file; GOLDEN=1 rewrites it."""
     file = GOLDEN / f"prompt_{name}.md"
     if os.environ.get("GOLDEN"):
         file.write_text(text + "\n", encoding="utf-8")
@@ -137,7 +137,7 @@ def test_prompt_with_all_facts_has_sections_in_order() -> None:
     made = make_prompt(everything)
     golden("everything", made.text)
     assert [part.name for part in made.sections] == [kept.name for kept in SECTIONS]
-    assert len(SECTIONS) == 25  # the 24, and what belongs to one conversation
+    assert len(SECTIONS) == 25  # OpenClaw's 24, and the session's own context
 
 
 # --- conditions ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Old tool results made small: which, when, and how."""
+"""Pruning old tool results: which, when, and how."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +60,7 @@ def test_pruning_window_with_headroom_prunes_nothing() -> None:
 def test_pruning_clears_oldest_results_until_below_ratio() -> None:
     by = rules(minPrunableToolChars=1_000)
     messages = talk(*(result(n, f"{n}" * 4_000) for n in range(6)))
-    kept = pruned(messages, by, 8_000)  # 32,000 bytes: half of them may stay
+    kept = pruned(messages, by, 8_000)  # 32,000 bytes: half of the results may stay
     assert kept[0] == "[Old tool result content cleared]"
     assert kept[-1] == "5" * 4_000
     size = sum(message_bytes(cut(m, prune(messages, by, 8_000), by)) for m in messages)

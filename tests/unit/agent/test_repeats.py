@@ -1,4 +1,4 @@
-"""Going in circles: told first, stopped then, and waiting is no circle."""
+"""Loop detection: a warning first, then the end; polling is allowed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reading a reply: tags, media, silence, reasoning."""
+"""Parsing a reply: tags, media, the silent word, reasoning."""
 
 import time
 

@@ -160,7 +160,7 @@ def test_run_started_call_is_known_to_retry_of_merged_message(
     first = broken_off(stage, say(call), started=["c"])
 
     async def part() -> tuple[Accepted, Lease]:
-        """The run answered two messages; the first of them is parked, and then given up."""
+        """The run answered two messages; the first is parked, then discarded."""
         journal = stage.store.journal
         second = await stage.accept(replace(message("more"), id="2", run_id="r2"))
         async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
@@ -176,7 +176,7 @@ def test_run_started_call_is_known_to_retry_of_merged_message(
     journal = RunJournal(stage.services, [row], lease)
 
     async def die() -> None:
-        """It is taken up, and the program ends before it has said anything."""
+        """The run is resumed, and the program ends before it does anything."""
         session = await stage.sessions.load(KEY, "main")
         assert await journal.open_calls() == {"c"}
         assert await session.go_on([row.entry], also=journal.mark_running(session)) is not None
@@ -238,7 +238,7 @@ def test_run_stopped_settles_unsaved_steering_message(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("first"), say("second"))
 
     def stop() -> None:
-        stage.store.commit_s = 0.05  # what came is not kept before the stop is felt
+        stage.store.commit_s = 0.05  # the stop comes before the commit is done
         stage.runs.stop(KEY)
 
     async def main() -> Outcome:
@@ -324,7 +324,7 @@ def test_run_hook_refusing_one_block_keeps_the_others(tmp_path: Path) -> None:
     stage.hooks.register(Censor(), "censor")
     assert stage.run(message()).status == "answered"
     assert stage.parcels() == ["c", "d"]
-    assert seen == ["a b", "c d"]  # whole, before they are cut into parts
+    assert seen == ["a b", "c d"]  # complete, before they are split
 
 
 def test_run_stop_while_settling_has_no_effect(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_run_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, say("late"))
 
     async def connect(wish: Wish) -> tuple[Provider, Model]:
-        """Somebody else settles the message while this run looks for a model."""
+        """Another run settles the message while this one connects its model."""
         async with stage.store.journal.commit() as unit:
             unit.settle(["r1"], Lease("", 2**62), "reported", at_ms=2, why="by another")
         return stage.provider, Model("p", "m")
@@ -379,7 +379,7 @@ def test_run_ignoring_cancellation_is_abandoned_and_frees_lane(
         stuck = await stage.runs.start(KEY, [first])
         answered = await stage.runs.start(KEY, [second])
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()  # and now it ends
+            task.cancel()  # lets the abandoned task end
             await asyncio.wait([task])
         return stuck, answered
 
@@ -405,7 +405,7 @@ def test_run_thinking_defaults_to_model_and_is_validated(tmp_path: Path) -> None
 
 
 def test_run_overflow_compacts_and_continues(tmp_path: Path) -> None:
-    """The window is small: old turns become a summary before the request is sent."""
+    """The window is small: old turns are summarised before the request is sent."""
     long = "word " * 2_300
     stage = Stage(tmp_path, say("one"), say("notes of it"), say("two"), say("three"))
     stage.window = 9_000

@@ -1,4 +1,4 @@
-"""What a messaging tool has said, and what counts as saying it again."""
+"""Texts sent by messaging tools, and which answers repeat them."""
 
 from typing import Any
 

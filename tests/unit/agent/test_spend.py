@@ -1,4 +1,4 @@
-"""Money: held before a call, settled after it, and a cap is never passed."""
+"""The spend limit: reserved before a call, settled after it, never exceeded."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -25,7 +25,7 @@ DAY_MS = 86_400_000
 
 
 class Bank:
-    """Accounts on a store in memory, with a day that can be turned."""
+    """A spend limiter on a store in memory, with a settable day."""
 
     def __init__(self, store: MemoryStore | None = None, **caps: Any) -> None:
         self.store = store or MemoryStore()
@@ -81,7 +81,7 @@ def test_quote_answer_length_by_remaining_budget() -> None:
     assert quote(PRICE, 100_000, 64_000, 0.10) is None
 
 
-# --- accounts ----------------------------------------------------------------------------------
+# --- limiter -----------------------------------------------------------------------------------
 
 
 def test_spend_limit_per_run_is_enforced() -> None:

@@ -1,4 +1,4 @@
-"""Taking apart what a model writes, while it is still writing."""
+"""Filtering a model's text while it is being written."""
 
 import re
 import time
@@ -52,7 +52,7 @@ def test_directive_filter_any_cuts_equal_full_parse(text: str, steps: list[int])
     asides = Asides()
     shown = "".join([*(asides.feed(piece) for piece in cut(text, steps)), asides.finish()])
     reply = parse_reply(text)
-    if reply.silent or "NO_REPLY" in shown:  # that is decided by the whole
+    if reply.silent or "NO_REPLY" in shown:  # the complete text decides that
         return
     assert flat(shown) == flat(reply.text)
     asked = asides.directives
@@ -102,5 +102,5 @@ def test_stream_filters_time_is_linear(piece: str) -> None:
         return time.process_time() - begun
 
     spent_s(100)
-    # Sixteen times the text; squared, it would be 256 times the work.
+    # Sixteen times the text; quadratic code would take 256 times as long.
     assert spent_s(8_000) < 100 * max(spent_s(500), 0.005)

@@ -1,4 +1,4 @@
-"""The words around an answer."""
+"""The texts around an answer: prefix, usage line, reasoning."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Seeding, and what a conversation may do to a workspace: nothing, if somebody lives there."""
+"""Seeding a workspace; a populated one is not changed."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from homarus.core.errors import UserError
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, git's own left out."""
+    """Return every file below a folder except git's."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -50,7 +50,7 @@ def test_seed_bootstrap_file_only_in_new_workspace(tmp_path: Path) -> None:
     assert workspace.seed(tmp_path) == ()
     for name in workspace.SEEDED:
         (tmp_path / name).unlink()
-    assert "BOOTSTRAP.md" not in workspace.seed(tmp_path)  # its state remembers
+    assert "BOOTSTRAP.md" not in workspace.seed(tmp_path)  # by its state file
     lived_in = tmp_path / "old"
     lived_in.mkdir()
     (lived_in / "AGENTS.md").write_text("x")
@@ -61,7 +61,7 @@ def test_templates_are_short(tmp_path: Path) -> None:
     workspace.seed(tmp_path)
     files = inject(Reader().load(tmp_path, names_for("main")), 20_000, 150_000)
     assert files[0].name == "AGENTS.md"
-    assert "HEARTBEAT.md" not in [file.name for file in files]  # nothing is asked for yet
+    assert "HEARTBEAT.md" not in [file.name for file in files]  # the checklist is still empty
     assert sum(len(file.text) for file in files) <= 6_000
 
 

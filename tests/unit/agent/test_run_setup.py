@@ -1,4 +1,4 @@
-"""Messages of one run as one: nobody's words become somebody else's."""
+"""Merging the messages of a run: no sender's text is attributed to another."""
 
 from homarus.agent.run_setup import MULTIPLE_SENDERS, merge_messages
 from homarus.core.message import Address, Inbound, Media, Occasion
@@ -30,5 +30,5 @@ def test_merge_messages_of_one_sender_keeps_sender_and_files() -> None:
 def test_merge_messages_of_several_senders_has_no_sender() -> None:
     whole = merge_messages([row("a", "42", "Ann"), row("b", "7", "Bob")], "Ann (42): a\nBob (7): b")
     assert (whole.sender, whole.occasion.name, whole.occasion.handle) == (MULTIPLE_SENDERS, "", "")
-    gone = row("", "7", "Bob")  # of which only a line was kept
+    gone = row("", "7", "Bob")  # of which only a summary line is left
     assert merge_messages([row("a", "42", "Ann"), gone], "[Queue overflow]\n\na").sender == "42"

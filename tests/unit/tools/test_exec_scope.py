@@ -1,4 +1,4 @@
-"""Who wants a sandbox and gets none runs no commands: never on the host instead."""
+"""Commands of a session that belongs in a sandbox never run on the host instead."""
 
 import asyncio
 from pathlib import Path

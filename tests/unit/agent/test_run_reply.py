@@ -1,4 +1,4 @@
-"""What a run's chat gets of it: shown on the way, sent in blocks or at the end, or not at all."""
+"""The reply of a run: live display, outbox records by block or at the end, or none."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from tests.unit.agent.running import KEY, Stage, broken_off, message
 
 
 class Shown:
-    """What a chat is shown while a run goes on: notes, and the message that shows it so far."""
+    """A live reply that records its calls; `message_id` is its preview message."""
 
     def __init__(self, message_id: str = "") -> None:
         self.message_id, self.calls = message_id, list[str]()
@@ -71,7 +71,7 @@ def parcels(stage: Stage) -> list[tuple[str, str]]:
 
 
 def streaming(stage: Stage, **defaults: object) -> None:
-    """Have the stage's chat told message by message."""
+    """Switch block streaming on."""
     config = schema.Config.model_validate(
         {"agents": {"defaults": {"blockStreamingDefault": "on", **defaults}}}
     )
@@ -166,7 +166,7 @@ def test_block_streaming_resumed_run_sends_nothing_twice(
 
 
 def test_block_streaming_retried_message_is_answered(tmp_path: Path) -> None:
-    """It was parked after it had sent something; its attempts are counted anew."""
+    """It was parked after it had sent something; its attempts restart at zero."""
     stage = Stage(tmp_path, say("Done."))
     streaming(stage)
     broken_off(stage, say("On it.", LS))
@@ -189,7 +189,7 @@ def test_block_streaming_retried_message_is_answered(tmp_path: Path) -> None:
 def test_live_reply_of_resumed_run_uses_attempt_name(
     tmp_path: Path,
 ) -> None:
-    """Where a service takes a key once, its message would be found again, and written over."""
+    """A service that dedupes by key would return the old message, and it would be overwritten."""
     for by_block, name in ((True, "r1:2"), (False, "r1")):
         shown, stage = Shown(), Stage(tmp_path, say("Done."))
         if by_block:
@@ -240,7 +240,7 @@ def test_human_delay_sets_not_before_of_later_blocks(tmp_path: Path) -> None:
 
 
 class Post:
-    """Finds every file."""
+    """A messenger that finds every file."""
 
     async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
         return tuple(Media(name=name, path=f"{workspace}/{name}") for name in names)
@@ -299,7 +299,7 @@ def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
 
 
 def looking(folder: Path) -> tuple[Stage, list[ToolContext]]:
-    """A run that uses a tool, and what the tool is told."""
+    """Run a tool, and check its context."""
     told: list[ToolContext] = []
 
     @tool(group="test", name="look")
