@@ -180,9 +180,7 @@ class LinkDesk:
             "idempotencyKey": self._run_id,
             **({"model": wishes.model} if wishes.model else {}),
             **({"thinking": wishes.thinking} if wishes.thinking else {}),
-            **(
-                {"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}
-            ),  # integer
+            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # integer
         }
         self._asking = True
         try:

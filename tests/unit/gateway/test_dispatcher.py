@@ -37,7 +37,7 @@ async def settled(it: World, run_id: str) -> str:
             await asyncio.sleep(0.001)
 
 
-def test_a_command_is_answered_while_a_run_goes_on(tmp_path: Path) -> None:
+def test_command_during_run_is_answered(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
@@ -49,7 +49,7 @@ def test_a_command_is_answered_while_a_run_goes_on(tmp_path: Path) -> None:
     run(body, tmp_path, Hang())
 
 
-def test_new_stops_the_run_and_what_waits_and_answers_its_own_words(tmp_path: Path) -> None:
+def test_new_stops_runs_and_answers_its_text(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
@@ -66,7 +66,7 @@ def test_new_stops_the_run_and_what_waits_and_answers_its_own_words(tmp_path: Pa
     run(body, tmp_path, Hang(), answer("At your service."))
 
 
-def test_a_picture_goes_with_the_first_words_of_a_new_conversation(tmp_path: Path) -> None:
+def test_new_with_image_starts_run_with_it(tmp_path: Path) -> None:
     picture = {"content": "iVBORw0KGgo=", "mimeType": "image/png"}
 
     async def body(it: World) -> None:
@@ -82,9 +82,7 @@ def test_a_picture_goes_with_the_first_words_of_a_new_conversation(tmp_path: Pat
 
 
 @pytest.mark.parametrize("began", [False, True])
-def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
-    began: bool, tmp_path: Path
-) -> None:
+def test_command_after_crash_is_executed_once(began: bool, tmp_path: Path) -> None:
     async def before(it: World) -> None:
         journal = it.app.store.journal
         row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
@@ -111,7 +109,7 @@ def test_a_command_that_a_crash_cut_off_is_obeyed_after_the_start_and_only_once(
     run(after, tmp_path)
 
 
-def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -> None:
+def test_new_after_crash_resets_once(tmp_path: Path) -> None:
     async def before(it: World) -> None:
         await it.send("hi", "a")
         await it.app.control.accept(KEY, inbound("/new go on", "r"))
@@ -128,7 +126,7 @@ def test_a_new_conversation_that_a_crash_cut_off_is_begun_once(tmp_path: Path) -
     run(after, tmp_path, answer("Gone."))
 
 
-def test_a_message_that_wanted_a_model_still_gets_it_after_a_crash(tmp_path: Path) -> None:
+def test_directive_after_crash_still_applies(tmp_path: Path) -> None:
     async def before(it: World) -> None:
         await it.app.control.accept(KEY, inbound("/think high well?", "r"))
 
@@ -141,7 +139,7 @@ def test_a_message_that_wanted_a_model_still_gets_it_after_a_crash(tmp_path: Pat
     run(after, tmp_path, answer("Well."))
 
 
-def test_the_same_command_twice_is_one(tmp_path: Path) -> None:
+def test_command_sent_twice_is_executed_once(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/think high", "r")
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
@@ -151,9 +149,7 @@ def test_the_same_command_twice_is_one(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_bug_in_a_command_is_told_and_the_next_one_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_with_bug_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @command("status")
     async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError("secret-in-a-bug")
@@ -171,7 +167,7 @@ def test_a_bug_in_a_command_is_told_and_the_next_one_works(
     run(body, tmp_path)
 
 
-def test_words_beside_a_status_that_breaks_are_answered_all_the_same(
+def test_inline_status_with_bug_still_answers_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @command("status")
@@ -187,7 +183,7 @@ def test_words_beside_a_status_that_breaks_are_answered_all_the_same(
     run(body, tmp_path, answer("Well."))
 
 
-def test_the_thinking_shown_is_that_of_the_model_that_answers(tmp_path: Path) -> None:
+def test_think_command_shows_level_of_model(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/think", "a")
         assert said(it, "a").startswith("Thinking: off.")
@@ -205,7 +201,7 @@ def test_the_thinking_shown_is_that_of_the_model_that_answers(tmp_path: Path) ->
     run(body, tmp_path, answer("hello"), config={"models": {"providers": providers}})
 
 
-def test_a_number_that_is_in_no_list_is_no_model(tmp_path: Path) -> None:
+def test_model_command_with_unknown_number_fails(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for run_id, number in {"a": "0", "b": "77", "c": "9" * 5_000}.items():
             await it.send(f"/model {number}", run_id)
@@ -230,7 +226,7 @@ class Witness:
         self.heard.append(f"over after {messages}")
 
 
-def test_hooks_hear_of_commands_and_may_add_a_line(tmp_path: Path) -> None:
+def test_command_hook_adds_a_line_to_reply(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         witness = Witness()
         it.app.hooks.register(witness, "witness")
@@ -255,7 +251,7 @@ class Editor:
         raise RuntimeError("no ink")
 
 
-def test_what_hooks_do_is_counted_in_the_context_and_shown_in_the_status(tmp_path: Path) -> None:
+def test_hook_changes_and_failures_are_shown(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         it.app.hooks.register(Editor(), "editor")
         await it.send("hi", "a")
@@ -270,7 +266,7 @@ def test_what_hooks_do_is_counted_in_the_context_and_shown_in_the_status(tmp_pat
     run(body, tmp_path, answer("hello"))
 
 
-def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
+def test_restart_command_is_settled_before_restart(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         rung = list[bool]()
         it.app.set_restart(lambda: rung.append(True))
@@ -281,7 +277,7 @@ def test_a_restart_is_settled_before_it_happens(tmp_path: Path) -> None:
     run(body, tmp_path, config={"commands": {"restart": True}})
 
 
-def test_a_restart_must_be_allowed(tmp_path: Path) -> None:
+def test_restart_command_disabled_is_refused(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         it.app.set_restart(lambda: pytest.fail("it was switched off"))
         await it.send("/restart", "r")
@@ -290,7 +286,7 @@ def test_a_restart_must_be_allowed(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_conversation_is_exported_once_and_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_export_never_overwrites_a_file(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
 
     async def body(it: World) -> None:
@@ -321,7 +317,7 @@ def test_a_conversation_is_exported_once_and_nothing_is_overwritten(tmp_path: Pa
     run(body, tmp_path, answer("<script>alert(1)</script>"))
 
 
-def test_who_is_not_the_owner_exports_to_one_folder_only(tmp_path: Path) -> None:
+def test_export_of_non_owner_is_limited_to_folder(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
 
     async def body(it: World) -> None:
@@ -341,7 +337,7 @@ def test_who_is_not_the_owner_exports_to_one_folder_only(tmp_path: Path) -> None
     run(body, tmp_path, answer("hello"))
 
 
-def test_every_injected_character_is_counted(tmp_path: Path) -> None:
+def test_context_command_counts_every_character(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         sent = it.model.requests[0]
@@ -363,7 +359,7 @@ def test_every_injected_character_is_counted(tmp_path: Path) -> None:
     run(body, tmp_path, answer("hello"))
 
 
-def test_a_conversation_is_compacted_when_a_person_wants_it(tmp_path: Path) -> None:
+def test_compact_command_summarises_session(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/compact", "a")
         assert "nothing to summarise" in said(it, "a")
@@ -379,7 +375,7 @@ def test_a_conversation_is_compacted_when_a_person_wants_it(tmp_path: Path) -> N
     run(body, tmp_path, *talk, answer("They talked. " * 5))
 
 
-def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
+def test_command_does_not_mark_session_as_used(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         before = await it.app.store.session(KEY)
@@ -392,7 +388,7 @@ def test_commands_do_not_count_as_use(tmp_path: Path) -> None:
     run(body, tmp_path, answer("hello"))
 
 
-def test_after_a_command_alone_a_conversation_still_begins_with_its_notes(tmp_path: Path) -> None:
+def test_first_message_after_command_gets_notes(tmp_path: Path) -> None:
     class Watcher:
         def __init__(self) -> None:
             self.begun: list[str] = []
@@ -419,7 +415,7 @@ def test_after_a_command_alone_a_conversation_still_begins_with_its_notes(tmp_pa
     run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
 
-def test_a_commands_reply_stands_between_two_turns(tmp_path: Path) -> None:
+def test_command_reply_is_placed_between_turns(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("list it", "a")
         await it.send("/status", "b")

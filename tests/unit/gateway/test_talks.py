@@ -24,7 +24,7 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_talk_comes_out_as_it_is_written_down(name: str, tmp_path: Path) -> None:
+def test_scenario_output_matches_golden_file(name: str, tmp_path: Path) -> None:
     written = read(name)
     played = asyncio.run(replay(written, tmp_path))
     if os.environ.get("GOLDEN"):
@@ -32,5 +32,5 @@ def test_a_talk_comes_out_as_it_is_written_down(name: str, tmp_path: Path) -> No
     assert played == read(name)
 
 
-def test_there_are_talks() -> None:
+def test_scenarios_exist() -> None:
     assert len(NAMES) >= 6
