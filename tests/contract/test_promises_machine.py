@@ -1,10 +1,9 @@
-"""Whatever happens to a conversation, in whatever order: no message is lost, none answered twice.
+"""In any order of events, no message is lost and none is answered twice.
 
-People write, steer, and stop runs; the model answers when it pleases, tools are slow, approvals
-take their time; the program is restarted, or dies. Everything real is real here (reception, inbox,
-runner, books, journal, transcript), but for the model and the tools, which wait to be let go. The
-model answers every nonce it was not seen to answer before, once, so that what is in the outbox
-shows what was answered, and how often.
+People write, steer, and stop runs; models, tools and approvals take their time; the program is
+restarted, or dies. Session control, run queue, runner, journal and transcript are the real ones;
+the model and the tools wait until the test lets them continue. The model answers every nonce that
+it was not seen to answer before, once: the outbox shows what was answered, and how often.
 """
 
 import asyncio
