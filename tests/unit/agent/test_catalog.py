@@ -1,4 +1,4 @@
-"""Chat commands: the table, and reading a message as one."""
+"""The catalogue of chat commands, and parsing a message as one."""
 
 import re
 import time

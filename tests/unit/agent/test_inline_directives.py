@@ -1,4 +1,4 @@
-"""What a message asks for beside its words."""
+"""Extract run options and commands from a message."""
 
 from typing import Any, cast
 

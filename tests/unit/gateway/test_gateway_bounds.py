@@ -1,4 +1,4 @@
-"""A key in a request is a wish: whose conversations may be named, and by whom."""
+"""Which sessions a caller, a hook or a node may name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""agent, agent.wait, agent.identity.get: two answers, one run, and waiting for it."""
+"""The methods `agent`, `agent.wait` and `agent.identity.get`."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""chat.*: sent once, answered by events, read back bounded, stopped, put in."""
+"""The `chat.*` methods: send, history, abort and inject."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""sessions.*: listed from records alone, changed by rules, begun anew, deleted without loss."""
+"""The `sessions.*` methods."""
 
 import json
 from pathlib import Path

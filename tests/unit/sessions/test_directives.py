@@ -1,4 +1,4 @@
-"""Inline directives: found where they stand, and nothing else taken."""
+"""Parse inline directives of a message."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Stamps on messages: put on once, taken off whole."""
+"""Format and strip the envelope of a message."""
 
 from datetime import UTC, datetime
 from typing import Any

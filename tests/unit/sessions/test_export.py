@@ -1,4 +1,4 @@
-"""A conversation as a page: everything in it, and nothing that runs."""
+"""Export a session as HTML and Markdown."""
 
 import re
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""The inbox: every message is answered by one run, or given up once, and whoever waits is told."""
+"""The run queue: every message is answered by one run, or settled once without one."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ def ids(rows: Sequence[Accepted]) -> list[str]:
 
 @dataclass(slots=True)
 class Run:
-    """One run: it ends when told, and looks for news when told."""
+    """A run that ends, and checks for steering, when the test says so."""
 
     session: str
     rows: Sequence[Accepted]
@@ -54,7 +54,7 @@ class Run:
 
 
 class World:
-    """An inbox, the runs it started, and what it gave up."""
+    """A run queue, the runs it started, and the messages it settled."""
 
     def __init__(self, group: asyncio.TaskGroup, rule: QueueSettings = AT_ONCE) -> None:
         self.clock = FakeClock()
@@ -590,7 +590,7 @@ steps = st.lists(
 
 
 class Story:
-    """What a list of steps does to a world, and what must be true at its end."""
+    """Apply a list of steps to a queue, and check the invariants at the end."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -633,7 +633,7 @@ class Story:
                 await asyncio.sleep(0)
 
     def check(self) -> None:
-        """Each message met one fate, and its promise says which."""
+        """Check that each message has one outcome, and its future matches."""
         fates: Counter[str] = Counter(self.dropped)
         fates.update(name for name, _ in self.world.settled)
         answered: dict[str, Run] = {}

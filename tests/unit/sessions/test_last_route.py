@@ -1,4 +1,4 @@
-"""What a session's record says about the way a message came."""
+"""The last route in a session's record."""
 
 import json
 from pathlib import Path

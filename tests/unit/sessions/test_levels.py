@@ -1,4 +1,4 @@
-"""Words for levels and modes."""
+"""Parse levels and modes."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Old sessions are put aside, with their files kept in bounds."""
+"""Prune old sessions and bound archived files."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ def test_retention_rules_parse_every_config_form() -> None:
 
 
 class Program:
-    """A program with a store, whose clock stands still."""
+    """A store with maintenance services and a fake clock."""
 
     def __init__(self, folder: Path, store: SqliteStore, **rules: Any) -> None:
         env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder)}
@@ -118,7 +118,7 @@ class Program:
         )
 
     async def put(self, name: str, days: int) -> None:
-        """A session that was used so many days ago, with something said in it."""
+        """Store a session with a message, last used so many days ago."""
         at_ms = START_MS - days * DAY_MS
         session = await Session.load(self.store, FakeClock(at_ms), f"agent:main:{name}", "main")
         await session.append(user("hello", at_ms=at_ms))

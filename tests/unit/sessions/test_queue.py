@@ -1,4 +1,4 @@
-"""Queue rules: which settings hold, who goes when there is no room, what a model is told."""
+"""Resolve queue settings, apply the cap, and format queue prompts."""
 
 import math
 from typing import get_args
@@ -107,7 +107,7 @@ def test_format_queue_settings_can_be_parsed_again() -> None:
 
 
 def changed(*lines: str) -> tuple[list[str], dict[str, object]]:
-    """What a session answers to `/queue` said several times, and what its entry says then."""
+    """Return the last reply to several `/queue` commands, and the entry afterwards."""
 
     entry = dict[str, object]()
     told = list[str]()

@@ -1,4 +1,4 @@
-"""What a start does about messages that an earlier process left."""
+"""Recover messages that an earlier process left."""
 
 import asyncio
 import logging

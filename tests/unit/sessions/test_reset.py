@@ -1,4 +1,4 @@
-"""When a conversation begins anew."""
+"""Reset policies, freshness and triggers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whose a message is: bindings from the most to the least specific, threads, several agents."""
+"""Route messages by bindings, threads and broadcast."""
 
 from collections.abc import Sequence
 from dataclasses import replace

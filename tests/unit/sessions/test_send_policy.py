@@ -1,4 +1,4 @@
-"""Which conversations are answered."""
+"""Resolve the send policy of a session."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What people set for a session is read in one place."""
+"""Parse and check the settings of a session."""
 
 import pytest
 
