@@ -71,7 +71,7 @@ class Chat:
     async def run(self) -> None:
         """Read a line, answer it, and repeat until the input ends."""
         status = await self._desk.status()
-        self._view.notice(f"{status.model} ({status.why}) · /help for commands")
+        self._view.notice(f"{status.model} ({status.reason}) · /help for commands")
         if status.note:
             self._view.notice(status.note)
         loop = asyncio.get_running_loop()

@@ -222,7 +222,7 @@ class LinkDesk:
             key=self._key,
             agent=agent,
             model=f"{row.get('modelProvider')}/{row.get('model')}",
-            why="by the gateway",
+            reason="by the gateway",
             note="",
             session_id=str(row.get("sessionId") or ""),
             messages=len(history["messages"]),

@@ -117,7 +117,7 @@ class SessionStatus:
     key: str
     agent: str
     model: str
-    why: str
+    reason: str
     note: str
     session_id: str
     messages: int
@@ -171,7 +171,7 @@ class SessionControl(Generic[OutcomeT]):
             key=session.key,
             agent=agent.id,
             model=model.ref,
-            why=choice.why if choice else reason,
+            reason=choice.why if choice else reason,
             note=model.note,
             session_id=session.session_id,
             messages=len(session.messages),

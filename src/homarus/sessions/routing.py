@@ -1,14 +1,14 @@
-"""Routing: whose a message is, and in which conversation it belongs. Pure.
+"""Route a message to an agent and a session key. Pure.
 
-The most specific binding wins, the first of several; nobody bound means the default agent.
+The most specific binding wins, and of equal ones the first; without one, the default agent.
 
     resolve_route(config, Asked("telegram", peer_kind="group", peer="-100"))   # one chat
     routes_of(config, inbound)            # a message: one route, or several by `broadcast`
     explain(config, asked)                # why, in lines for people
 
-A thread is a conversation of its own, in a direct chat too: a channel that names none in an
-address keeps a chat together. Where a service gives a thread a chat of its own, the message says
-what it hangs under (`Occasion.parent`), and the chat's key is the thread's.
+A thread has a session of its own, in a direct chat too; a channel that sets no thread in its
+addresses has one session per chat. Where a service gives a thread its own chat id, the message
+names the chat above it (`Occasion.parent`), and the chat's key is the thread's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,11 +30,11 @@ from homarus.core.message import ChatKind, Inbound, Json
 from homarus.core.text import one_line, reveal
 from homarus.core.value import dataclass
 
-# What a session's record says, by its key; None when there is no such session.
+# Returns the entry of a session by its key; None when there is no such session.
 Known: TypeAlias = Callable[[str], Mapping[str, Json] | None]
 
 ANY: Final = "*"
-# From the most specific to the least: what a binding can go by, and how that is called.
+# What a binding can match by, from the most specific to the least, with a description.
 TIERS: Final = {
     "binding.peer": "this very chat",
     "binding.peer.parent": "the chat it hangs under",
@@ -50,7 +50,7 @@ _RANKS: Final = {tier: rank for rank, tier in enumerate(TIERS)}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where a message comes from. Of a direct chat, `peer` is the person."""
+    """The origin of a message; in a direct chat, `peer` is the person."""
 
     channel: str
     account: str = ""
@@ -67,7 +67,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who answers and where. `older` is the key that the original gave the chat, if it differs."""
+    """The agent and session key of a message; `older` is OpenClaw's key, if it differs."""
 
     agent: str
     channel: str
@@ -80,23 +80,23 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class _Chat:
-    """One of the names a message's chat goes by: itself, what it is a thread of, its parent."""
+    """An id that a binding can name a message's chat by: the chat, its thread or its parent."""
 
     tier: str
     kind: str
-    id: str  # as keys have it: then two are the same when their texts are
+    id: str  # in the form of keys, so that equal texts are equal chats
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What becomes of one binding: the tier it fits by, else why it is not for this message."""
+    """The tier that a binding matches by, else the reason why it does not."""
 
     tier: str = ""
     why: str = ""
 
 
 def resolve_route(config: Config, asked: Asked) -> Route:
-    """Whose a chat is by the bindings alone. Without a list of agents, whoever they name."""
+    """Return the route by bindings alone; without a list of agents, to the one they name."""
     asked = _normal(asked)
     found = _best(config, asked)
     if found is None:
@@ -111,15 +111,15 @@ def resolve_route(config: Config, asked: Asked) -> Route:
 def routes_of(
     config: Config, inbound: Inbound, traits: ChannelTraits, known: Known = lambda _key: None
 ) -> tuple[Route, ...]:
-    """Where a message goes: one route, or one for each agent that `broadcast` names for its chat.
+    """Return the route of a message, or one for each agent that `broadcast` names for its chat.
 
-    The agents exist. `known` tells of sessions under `Route.key` and `Route.older`; see `_settled`.
+    All agents exist. `known` finds sessions under `Route.key` and `Route.older`; see `_settled`.
     """
     return find_routes(config, asked_of(inbound, traits), known)
 
 
 def asked_of(inbound: Inbound, traits: ChannelTraits) -> Asked:
-    """What routing needs to know of a message."""
+    """Return the routing query of a message."""
     address, occasion = inbound.address, inbound.occasion
     is_direct = occasion.kind == "direct"
     return Asked(
@@ -140,7 +140,7 @@ def asked_of(inbound: Inbound, traits: ChannelTraits) -> Asked:
 def find_routes(
     config: Config, asked: Asked, known: Known = lambda _key: None
 ) -> tuple[Route, ...]:
-    """As `routes_of`, for a chat that is described."""
+    """Return the routes of a query; see `resolve_routes`."""
     asked = _normal(asked)
     chosen = [agent for agent in _broadcast(config, asked) if agent in agents(config)]
     routes = [_route(config, asked, agent, "broadcast") for agent in chosen]
@@ -153,11 +153,11 @@ def find_routes(
 
 
 def _settled(route: Route, asked: Asked, known: Known) -> Route:
-    """The route, or the same by the original's key when that conversation is this chat's.
+    """Return the route, with OpenClaw's key when the session under it belongs to this chat.
 
-    The original's keys take `!AbC` and `!abc` for one, so that a session there may be somebody
-    else's. It is gone on with only when its record says that it was last spoken to from this very
-    chat, to the letter: two chats never meet in one session that had two before.
+    OpenClaw's keys do not distinguish `!AbC` from `!abc`, so that a session may be of another
+    chat. It is continued only when its record names exactly this chat as the last one: two chats
+    never share a session.
     """
     if not route.older or known(route.key) is not None:
         return route
@@ -207,7 +207,7 @@ def _route(config: Config, asked: Asked, agent: str, matched_by: str) -> Route:
 
 
 def _unmarked(key: str, text: str, traits: ChannelTraits) -> str:
-    """A key that ends with an id, as it would be if ids that differ in case were one."""
+    """Return a key as it would be if ids that differ in case were equal."""
     marked, plain = peer_id(text, traits), text.strip().lower()
     if marked.startswith(f"{plain}~") and key.endswith(f":{marked}"):
         return key.removesuffix(marked) + plain
@@ -219,7 +219,7 @@ def _mark(asked: Asked) -> Literal["thread", "topic"]:
 
 
 def _broadcast(config: Config, asked: Asked) -> list[str]:
-    """The agents that answer this chat together; a chat is named as `id` or `channel:id`."""
+    """Return the agents that `broadcast` names for a chat, by `id` or `channel:id`."""
     extra = config.broadcast.model_extra or {}
     for chat in _chats(asked) if extra else ():
         for name, listed in extra.items():
@@ -233,7 +233,7 @@ def _broadcast(config: Config, asked: Asked) -> list[str]:
 
 
 def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
-    """The tier and the agent of the binding that wins."""
+    """Return tier and agent of the winning binding, or None."""
     chats = tuple(_chats(asked))
     fits = [
         (verdict.tier, binding.agent_id)
@@ -244,7 +244,7 @@ def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
 
 
 def _chats(asked: Asked) -> Iterator[_Chat]:
-    """The names of a chat, the closest first."""
+    """Yield the ids of a chat, the most specific first."""
     kind, traits = asked.peer_kind, asked.traits
     tier = "binding.peer"
     if kind and asked.peer and asked.thread:
@@ -257,7 +257,7 @@ def _chats(asked: Asked) -> Iterator[_Chat]:
 
 
 def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
-    """All that a binding names must be so; the most specific of it is its tier."""
+    """Return the tier of a binding whose fields all match, else the reason."""
     if why := _missed(match, asked):
         return _Verdict(why=why)
     if match.peer:
@@ -270,7 +270,7 @@ def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verd
 
 
 def _missed(match: BindingMatch, asked: Asked) -> str:
-    """What a binding names beside the chat, and the message has not."""
+    """Return which field of a binding, apart from the chat, does not match."""
     if match.channel.strip().lower() != asked.channel:
         return "it is for another channel"
     if not _is_any(match.account_id) and normalize_account_id(match.account_id) != asked.account:
@@ -319,7 +319,7 @@ def _shown(text: str) -> str:
 
 
 def explain(config: Config, asked: Asked) -> tuple[str, ...]:
-    """How a chat is routed: every tier, what fits there, and why the rest does not."""
+    """Return lines that explain a route: each tier, what matches, and why the rest does not."""
     asked = _normal(asked)
     routes = find_routes(config, asked)
     lines = [_chat_words(asked)]

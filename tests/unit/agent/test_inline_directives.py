@@ -1,4 +1,4 @@
-"""What a message asks for beside its words."""
+"""Extract run options and commands from a message."""
 
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ def heard(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
     return extract_directives(inbound, parse_command(text), CONFIG, cast("Models", Known()))
 
 
-def test_every_wish_of_a_message_is_read() -> None:
+def test_directives_in_text_become_run_options() -> None:
     found = heard(
         "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
         wishes=Wishes(thinking="low", timeout_s=5.0),
@@ -60,18 +60,16 @@ def test_every_wish_of_a_message_is_read() -> None:
         ("/elevated ask", [("elevated", "ask")]),
     ],
 )
-def test_directives_that_are_all_there_is_are_commands(
-    text: str, given: list[tuple[str, str]]
-) -> None:
+def test_directives_without_text_become_commands(text: str, given: list[tuple[str, str]]) -> None:
     assert list(heard(text).commands) == given
 
 
-def test_a_picture_makes_a_message_of_directives() -> None:
+def test_directives_with_image_stay_a_message() -> None:
     found = heard("/think high", images=(PICTURE,))
     assert not found.commands and found.text == "" and found.wishes.thinking == "high"
 
 
-def test_leaving_the_sandbox_is_for_the_owner() -> None:
+def test_elevated_directive_needs_owner() -> None:
     assert heard("do it /elevated full now").text == "do it now"
     assert heard("do it /elevated full now", "authorised").text == "do it /elevated full now"
     assert heard("/elevated full", "authorised").commands == (
@@ -88,7 +86,7 @@ def test_leaving_the_sandbox_is_for_the_owner() -> None:
         "/model list all",
     ],
 )
-def test_a_wish_that_cannot_be_met_is_an_error(text: str) -> None:
+def test_directive_with_unknown_model_raises(text: str) -> None:
     with pytest.raises(UserError):
         heard(text)
 
@@ -97,12 +95,12 @@ def test_a_wish_that_cannot_be_met_is_an_error(text: str) -> None:
     "text",
     ["/exec host=node ls", "see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
 )
-def test_what_is_no_directive_stays_as_it_is(text: str) -> None:
+def test_text_without_directives_is_unchanged(text: str) -> None:
     assert heard(text) == ParsedDirectives(text)
 
 
 @given(st.text())
-def test_words_are_never_lost_and_nothing_breaks(text: str) -> None:
+def test_directives_of_any_text_lose_no_word(text: str) -> None:
     try:
         found = heard(text)
     except UserError:

@@ -1,4 +1,4 @@
-"""Commands beside runs, through crashes and bugs; and those that write files or ask a model."""
+"""Dispatch chat commands during runs, after crashes, with bugs; and commands that write files."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def inbound(text: str, run_id: str) -> Inbound:
 
 
 async def settled(it: World, run_id: str) -> str:
-    """Until a message has its outcome; which."""
+    """Wait until a message is settled; return its state."""
     async with asyncio.timeout(30):
         while True:
             row = await it.app.store.journal.accepted(run_id)
@@ -213,7 +213,7 @@ def test_model_command_with_unknown_number_chooses_none(tmp_path: Path) -> None:
 
 
 class Witness:
-    """A plugin that hears of commands and of what they end."""
+    """A plugin that records commands and ended sessions."""
 
     def __init__(self) -> None:
         self.heard = list[str]()
@@ -242,7 +242,7 @@ def test_command_hooks_are_called_and_may_add_a_line(tmp_path: Path) -> None:
 
 
 class Editor:
-    """A plugin that changes what every prompt says, and fails at one thing."""
+    """A plugin that changes every prompt, and has a hook that fails."""
 
     @hook
     def agent_bootstrap(self, files: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Every golden talk comes out as it is written down."""
+"""Every golden scenario has the recorded output."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Where messages come in, and what is said of those that get no run."""
+"""SessionControl: accept, submit, stop, reset and recover messages of sessions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,12 +9,14 @@ import pytest
 
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import DiskFull
+from homarus.core.errors import DiskFull, Unavailable, UnknownName
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound
+from homarus.core.message import Address, Inbound, user
 from homarus.core.tasks import task_group
 from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Where
 from homarus.providers.models import Models
+from homarus.sessions import control
 from homarus.sessions.control import (
     ABORTED,
     RETRY_S,
@@ -28,11 +30,11 @@ from homarus.store.journal import Accepted, Lease, Parcel
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
 
-KEY = "agent:main:main"
+KEY, OTHER = "agent:main:main", "agent:main:other"
 
 
 def message(name: str) -> Inbound:
-    return Inbound(name, Address("test", "1"), "ann", f"words of {name}", run_id=name)
+    return Inbound(name, Address("test", "1"), "ann", f"text of {name}", run_id=name)
 
 
 class FakeAgent:
@@ -47,11 +49,14 @@ class FakeAgent:
 class Harness:
     """A SessionControl with runs that last until `go` is set."""
 
-    def __init__(self, group: asyncio.TaskGroup, *, hear: bool = False, **queue: object) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, *, commands: bool = False, **queue: object
+    ) -> None:
         self.store, self.clock, self.lanes = MemoryStore(), FakeClock(), Lanes()
-        self.go, self.begun, self.nudges = asyncio.Event(), list[list[str]](), 0
+        self.go, self.started, self.wakes = asyncio.Event(), list[list[str]](), 0
         self.active: dict[str, str] = {}  # session key → run id
         self.stopped_by: list[tuple[str | None, str]] = []
+        self.can_stop = False
         config: dict[str, object] = {"messages": {"queue": queue}}
         self.config = Config.model_validate(config)
         paths = Paths.find({"HOME": "/nowhere"})
@@ -76,8 +81,8 @@ class Harness:
                 build_reply=lambda to, run, text: [
                     Parcel(f"{run}:0", run, to.address, text, 0, 10)
                 ],
-                on_enqueued=self.nudge,
-                interpret=self.interpret if hear else as_plain_message,
+                on_enqueued=self.wake,
+                interpret=self.interpret if commands else as_plain_message,
             )
         )
 
@@ -91,7 +96,11 @@ class Harness:
         )
 
     def stop(self, key: str, run_id: str | None) -> tuple[str, ...]:
-        return ()
+        active = self.active.get(key)
+        if active is None or run_id not in (None, active) or not self.can_stop:
+            return ()
+        self.go.set()
+        return (active,)
 
     def interpret(self, _key: str, row: Accepted) -> InterpretedMessage[str]:
         """Answer `obey` at once, leave `then` for a run, raise a bug for `break`."""
@@ -105,15 +114,18 @@ class Harness:
         is_command = row.id in {"obey", "obey2", "then", "break"}
         return InterpretedMessage(row, execute=obey if is_command else None)
 
-    def nudge(self) -> None:
-        self.nudges += 1
+    def wake(self) -> None:
+        self.wakes += 1
 
-    async def start(self, _key: str, rows: Sequence[Accepted], _text: str) -> str:
-        self.begun.append([row.id for row in rows])
-        await self.go.wait()
+    async def start(self, key: str, rows: Sequence[Accepted], _text: str) -> str:
+        self.started.append([row.id for row in rows])
+        self.active[key] = rows[0].id
+        async with self.lanes.enter(f"session:{key}"):
+            await self.go.wait()
+        del self.active[key]
         return "done"
 
-    async def put(self, name: str) -> asyncio.Future[str]:
+    async def submit(self, name: str) -> asyncio.Future[str]:
         return self.control.submit(KEY, (await self.control.accept(KEY, message(name))).row)
 
 
@@ -122,203 +134,280 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run(body: Callable[[Harness], Awaitable[None]], *, hear: bool = False, **rules: object) -> None:
+def run(
+    body: Callable[[Harness], Awaitable[None]], *, commands: bool = False, **rules: object
+) -> None:
     async def main() -> None:
         async with asyncio.timeout(60), task_group() as group:
-            await body(Harness(group, hear=hear, **rules))
+            await body(Harness(group, commands=commands, **rules))
 
     asyncio.run(main())
 
 
-def test_a_message_that_found_no_room_is_reported_and_its_sender_told() -> None:
-    async def body(desk: Harness) -> None:
-        first = await desk.put("a")
-        await desk.put("b")
-        refused = await desk.put("c")
+def test_submit_over_cap_is_reported_to_its_sender() -> None:
+    async def body(it: Harness) -> None:
+        first = await it.submit("a")
+        await it.submit("b")
+        refused = await it.submit("c")
         await asyncio.wait([refused])
-        found = await desk.store.journal.accepted("c")
+        found = await it.store.journal.accepted("c")
         assert found and found.state == "reported" and "queue cap 1" in found.why
-        (parcel,) = await desk.store.journal.parcels()
-        assert "words of c" in parcel.text and desk.nudges
-        desk.control.close()
-        desk.go.set()
+        (parcel,) = await it.store.journal.parcels()
+        assert "text of c" in parcel.text and it.wakes
+        it.control.close()
+        it.go.set()
         assert await first == "done"
 
     run(body, cap=1, drop="new", mode="followup")
 
 
-def test_where_nothing_may_be_said_it_is_reported_without_a_word() -> None:
-    async def body(desk: Harness) -> None:
-        desk.mute()
-        await desk.put("a")
-        await desk.put("b")
-        await asyncio.wait([await desk.put("c")])
-        found = await desk.store.journal.accepted("c")
+def test_submit_over_cap_in_muted_chat_sends_no_report() -> None:
+    async def body(it: Harness) -> None:
+        it.mute()
+        await it.submit("a")
+        await it.submit("b")
+        await asyncio.wait([await it.submit("c")])
+        found = await it.store.journal.accepted("c")
         assert found and found.state == "reported" and "queue cap 1" in found.why
-        assert await desk.store.journal.parcels() == []
-        desk.control.close()
-        desk.go.set()
+        assert await it.store.journal.parcels() == []
+        it.control.close()
+        it.go.set()
 
     run(body, cap=1, drop="new", mode="followup")
 
 
-def test_what_a_person_stops_is_settled_without_a_word() -> None:
-    async def body(desk: Harness) -> None:
-        await desk.put("a")
-        waiting = await desk.put("b")
-        assert desk.control.stop_now(KEY, "b") == ("b",)
+def test_stop_queued_message_settles_it_without_a_reply() -> None:
+    async def body(it: Harness) -> None:
+        await it.submit("a")
+        waiting = await it.submit("b")
+        assert it.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle()
-        found = await desk.store.journal.accepted("b")
+        found = await it.store.journal.accepted("b")
         assert found and (found.state, found.why) == ("reported", ABORTED)
-        assert await desk.store.journal.parcels() == []
-        desk.go.set()
+        assert await it.store.journal.parcels() == []
+        it.go.set()
 
     run(body, mode="followup")
 
 
-def test_a_message_that_was_retried_can_be_stopped_while_it_waits() -> None:
-    async def body(desk: Harness) -> None:
-        await desk.put("a")
-        journal = desk.store.journal
+def test_stop_retried_message_in_queue_settles_it() -> None:
+    async def body(it: Harness) -> None:
+        await it.submit("a")
+        journal = it.store.journal
         parked = await journal.accept(KEY, replace(message("a"), text="other words"), at_ms=1)
         assert parked.kind == "conflict" and await journal.retry(parked.row.id, at_ms=2)
         again = await journal.accepted(parked.row.id)
         assert again
-        waiting = desk.control.submit(KEY, again)
-        assert desk.control.stop_now(KEY, again.id) == (again.id,)
+        waiting = it.control.submit(KEY, again)
+        assert it.control.stop_now(KEY, again.id) == (again.id,)
         await asyncio.wait([waiting])
         await settle()
         found = await journal.accepted(again.id)
         assert found and (found.state, found.why) == ("reported", ABORTED)
-        desk.go.set()
+        it.go.set()
 
     run(body, mode="followup")
 
 
-def test_a_message_that_was_begun_is_given_up_without_waiting_for_the_live_run() -> None:
-    async def body(desk: Harness) -> None:
-        first, journal = await desk.put("a"), desk.store.journal
-        rest = await desk.put("then")
+def test_stop_started_message_does_not_wait_for_session_lease() -> None:
+    async def body(it: Harness) -> None:
+        first, journal = await it.submit("a"), it.store.journal
+        rest = await it.submit("then")
         async with journal.lease(f"session:{KEY}"):  # as a live run has
             await settle()
-            assert desk.control.stop_now(KEY, "then") == ("then",)
+            assert it.control.stop_now(KEY, "then") == ("then",)
             await asyncio.wait([rest])
             await settle()
             assert [row.id for row in await journal.rows("reported")] == ["then"]
-        desk.go.set()
+        it.go.set()
         assert await first == "done"
 
-    run(body, hear=True, mode="followup")
+    run(body, commands=True, mode="followup")
 
 
-def test_a_stop_that_cannot_be_written_down_ends_nothing_else(
+def test_stop_when_journal_fails_leaves_message_open(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(desk: Harness) -> None:
-        first = await desk.put("a")
-        waiting = await desk.put("b")
+    async def body(it: Harness) -> None:
+        first = await it.submit("a")
+        waiting = await it.submit("b")
 
         def refuse() -> object:
             raise DiskFull("no room")
 
-        monkeypatch.setattr(desk.store.journal, "commit", refuse)
-        assert desk.control.stop_now(KEY, "b") == ("b",)
+        monkeypatch.setattr(it.store.journal, "commit", refuse)
+        assert it.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle()
-        desk.go.set()
+        it.go.set()
         assert await first == "done"
-        found = await desk.store.journal.accepted("b")
+        found = await it.store.journal.accepted("b")
         assert found and found.state == "accepted", "the next start takes it up"
 
     run(body, mode="followup")
     assert "no room" in caplog.text
 
 
-def test_who_stops_waiting_for_a_command_does_not_break_it() -> None:
-    async def body(desk: Harness) -> None:
+def test_command_future_cancelled_by_caller_breaks_nothing() -> None:
+    async def body(it: Harness) -> None:
         for name in ("obey", "break"):
-            (await desk.put(name)).cancel()
+            (await it.submit(name)).cancel()
             await settle()
-        assert await (await desk.put("obey2")) == "obeyed obey2"
+        assert await (await it.submit("obey2")) == "obeyed obey2"
 
-    run(body, hear=True)
+    run(body, commands=True)
 
 
-def test_what_an_earlier_process_left_is_begun_again() -> None:
-    async def body(desk: Harness) -> None:
-        await desk.store.journal.accept(KEY, message("old"), at_ms=desk.clock.now_ms())
-        ((row, outcome),) = await desk.control.recover()
-        desk.go.set()
-        assert (row.id, await outcome, desk.begun) == ("old", "done", [["old"]])
+def test_recover_accepted_message_starts_a_run() -> None:
+    async def body(it: Harness) -> None:
+        await it.store.journal.accept(KEY, message("old"), at_ms=it.clock.now_ms())
+        ((row, outcome),) = await it.control.recover()
+        it.go.set()
+        assert (row.id, await outcome, it.started) == ("old", "done", [["old"]])
 
     run(body)
 
 
-def test_a_command_is_obeyed_while_a_run_goes_on_and_the_rest_of_it_lines_up() -> None:
-    async def body(desk: Harness) -> None:
-        await desk.put("live")
+def test_command_during_run_executes_and_queues_the_rest() -> None:
+    async def body(it: Harness) -> None:
+        await it.submit("live")
         await asyncio.sleep(0)
-        assert await (await desk.put("obey")) == "obeyed obey"
-        rest = await desk.put("then")
-        desk.go.set()
+        assert await (await it.submit("obey")) == "obeyed obey"
+        rest = await it.submit("then")
+        it.go.set()
         while not rest.done():
-            await desk.clock.advance(2)
-        assert desk.begun == [["live"], ["then"]] and desk.control.queue_depth(KEY) == 0
+            await it.clock.advance(2)
+        assert it.started == [["live"], ["then"]] and it.control.queue_depth(KEY) == 0
 
-    run(body, hear=True)
+    run(body, commands=True)
 
 
-def test_a_command_that_breaks_fails_its_promise_and_no_other() -> None:
-    async def body(desk: Harness) -> None:
-        broken = await desk.put("break")
+def test_command_that_raises_fails_only_its_future() -> None:
+    async def body(it: Harness) -> None:
+        broken = await it.submit("break")
         await asyncio.wait([broken])
         assert isinstance(broken.exception(), ZeroDivisionError)
-        assert await (await desk.put("obey")) == "obeyed obey"
+        assert await (await it.submit("obey")) == "obeyed obey"
 
-    run(body, hear=True)
+    run(body, commands=True)
 
 
-def test_after_the_end_a_command_waits_for_the_next_start() -> None:
-    async def body(desk: Harness) -> None:
-        desk.control.close()
-        assert (await desk.put("obey")).cancelled()
-        (row,) = await desk.store.journal.rows("accepted")
+def test_command_after_close_stays_in_the_journal() -> None:
+    async def body(it: Harness) -> None:
+        it.control.close()
+        assert (await it.submit("obey")).cancelled()
+        (row,) = await it.store.journal.rows("accepted")
         assert row.id == "obey"
 
-    run(body, hear=True)
+    run(body, commands=True)
 
 
-def test_what_was_begun_as_a_run_goes_on_as_one_whatever_it_says() -> None:
-    async def body(desk: Harness) -> None:
-        journal = desk.store.journal
+def test_recover_started_run_is_not_executed_as_command() -> None:
+    async def body(it: Harness) -> None:
+        journal = it.store.journal
         for name in ("obey", "then"):
-            row = (await desk.control.accept(KEY, message(name))).row
+            row = (await it.control.accept(KEY, message(name))).row
             async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
                 entry = "e1" if name == "then" else ""
                 unit.start([row.id], lease, run=row.id, session_id="s", entry=entry)
-        desk.go.set()
-        found = await desk.control.recover()
+        it.go.set()
+        found = await it.control.recover()
         assert [await promise for _, promise in found] == ["done", "obeyed obey"]
-        assert desk.begun == [["then"]]
+        assert it.started == [["then"]]
 
-    run(body, hear=True)
+    run(body, commands=True)
 
 
-def test_messages_whose_end_nobody_could_write_down_are_come_back_to() -> None:
-    async def body(desk: Harness) -> None:
-        row = (await desk.control.accept(KEY, message("a"))).row
-        settled = (await desk.control.accept(KEY, message("b"))).row
-        async with desk.store.journal.commit() as unit:
+def test_retry_unsettled_after_delay_resumes_open_messages() -> None:
+    async def body(it: Harness) -> None:
+        row = (await it.control.accept(KEY, message("a"))).row
+        settled = (await it.control.accept(KEY, message("b"))).row
+        async with it.store.journal.commit() as unit:
             unit.settle([settled.id], Lease("", 0), "silent", at_ms=1)
-        desk.control.retry_unsettled([row.id, settled.id, "nobody"])
+        it.control.retry_unsettled([row.id, settled.id, "nobody"])
         await settle()
-        assert desk.begun == []
-        await desk.clock.advance(RETRY_S)
+        assert it.started == []
+        await it.clock.advance(RETRY_S)
         await settle()
-        assert desk.begun == [["a"]]
-        desk.control.retry_unsettled([row.id])
-        desk.control.close()  # nothing is waited for any more
-        desk.go.set()
+        assert it.started == [["a"]]
+        it.control.retry_unsettled([row.id])
+        it.control.close()  # nothing is waited for any more
+        it.go.set()
+
+    run(body)
+
+
+def test_stop_of_active_run_records_who_stopped_it() -> None:
+    async def body(it: Harness) -> None:
+        it.can_stop = True
+        outcome = await it.submit("a")
+        await settle()
+        assert it.control.is_busy(KEY) and it.control.active_runs() == ("a",)
+        assert await it.control.stop_and_wait(KEY, by="rpc") == ("a",)
+        assert it.stopped_by[0] == (None, "rpc") and await outcome == "done"
+        assert not it.control.is_busy(KEY)
+
+    run(body)
+
+
+def test_reset_of_used_session_stops_run_and_starts_transcript() -> None:
+    async def body(it: Harness) -> None:
+        it.can_stop = True
+        session = await it.control.load(KEY)
+        await session.append(user("hi"))
+        before = session.session_id
+        outcome = await it.submit("a")
+        await settle()
+        reset = await it.control.reset(KEY, Where(session_key=KEY), by="rpc", only_used=True)
+        assert outcome.done() and reset.session_id != before and reset.messages == []
+        again = await it.control.reset(KEY, Where(session_key=KEY), only_used=True)
+        assert again.session_id == reset.session_id, "there was nothing to reset"
+
+    run(body)
+
+
+def test_reset_while_run_does_not_stop_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "STOP_TIMEOUT_S", 0.01)
+
+    async def body(it: Harness) -> None:
+        session = await it.control.load(KEY)
+        await session.append(user("hi"))
+        await it.submit("a")
+        await settle()
+        with pytest.raises(Unavailable, match="did not stop yet"):
+            await it.control.reset(KEY, Where(session_key=KEY))
+        async with it.lanes.enter(f"session:{OTHER}"):
+            with pytest.raises(Unavailable, match="did not stop yet"):
+                await it.control.reset(OTHER, Where(session_key=OTHER))
+        assert (await it.control.load(KEY)).session_id == session.session_id
+        it.go.set()
+
+    run(body)
+
+
+def test_inject_adds_assistant_message_to_transcript() -> None:
+    async def body(it: Harness) -> None:
+        entry_id, message = await it.control.inject(KEY, "note")
+        session = await it.control.load(KEY)
+        assert session.leaf == entry_id and session.messages == [message]
+
+    run(body)
+
+
+def test_ask_waits_for_the_outcome_of_its_run() -> None:
+    async def body(it: Harness) -> None:
+        it.go.set()
+        assert await it.control.ask(KEY, message("a")) == "done"
+
+    run(body)
+
+
+def test_resolve_key_defaults_to_main_session_of_agent() -> None:
+    async def body(it: Harness) -> None:
+        assert it.control.resolve_key() == KEY
+        assert it.control.resolve_key("Notes") == "agent:main:notes"
+        with pytest.raises(UnknownName):
+            it.control.resolve_key(agent="nobody")
 
     run(body)

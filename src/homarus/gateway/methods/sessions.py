@@ -1,4 +1,4 @@
-"""Conversations: listed, looked into, changed, begun anew, deleted."""
+"""The `sessions.*` methods: list, preview, resolve, patch, reset, delete and compact."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
@@ -22,7 +22,7 @@ from homarus.store.line import archive_suffix
 
 DEFAULT_LIMIT: Final = 200
 MAX_LIMIT: Final = 2_000
-_MAX_TITLED = 100  # rows that are looked into for a title or the last words
+_MAX_TITLED = 100  # rows whose transcript is read for a title or the last message
 _TITLE_CHARS = 60
 _LAST_CHARS = 200
 _FIRST_ENTRIES = 20
@@ -53,7 +53,7 @@ async def list_(call: Call, params: ListParams) -> Json:
     limit = min(params.limit, MAX_LIMIT)
     since_ms = now_ms - params.active_minutes * 60_000 if params.active_minutes else 0
     where = {"label": params.label, "spawnedBy": params.spawned_by}
-    # Some rows are not shown: a few more are asked for, so that the page is full all the same.
+    # Some rows are hidden: a few more are loaded, so that the page is full.
     records = await host.store.sessions(
         agent=normalize_agent_id(params.agent_id) if params.agent_id else None,
         since_ms=since_ms,
@@ -69,7 +69,7 @@ async def list_(call: Call, params: ListParams) -> Json:
     defaults = {agent: await find_defaults(host, agent) for agent in {r.agent for r in shown}}
     rows = [row(record, defaults[record.agent]) for record in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
-        each.update(await _words(call, record, params))
+        each.update(await _texts(call, record, params))
     own = await find_defaults(host)
     known = agents(host.loaded.config)
     return {
@@ -88,20 +88,20 @@ async def list_(call: Call, params: ListParams) -> Json:
 _HIDDEN_ROOM = 20
 
 
-async def _words(call: Call, record: SessionRecord, params: ListParams) -> dict[str, Json]:
-    """A title and the last words, for rows that want them."""
-    store, told = call.host.store, dict[str, Json]()
+async def _texts(call: Call, record: SessionRecord, params: ListParams) -> dict[str, Json]:
+    """Return title and last message of a row, where they are requested."""
+    store, fields = call.host.store, dict[str, Json]()
     if params.include_derived_titles and (title := await _title(call, record)):
-        told["derivedTitle"] = title
+        fields["derivedTitle"] = title
     if params.include_last_message and record.session_id:
-        last = _spoken(await store.entries(record.session_id, limit=10, newest=True))
+        last = _with_text(await store.entries(record.session_id, limit=10, newest=True))
         if last:
-            told["lastMessagePreview"] = clip(text_of(last[-1]), _LAST_CHARS)
-    return told
+            fields["lastMessagePreview"] = clip(text_of(last[-1]), _LAST_CHARS)
+    return fields
 
 
 async def _title(call: Call, record: SessionRecord) -> str:
-    """The name it was given, else the first words of the person in it."""
+    """Return the session's name, else the start of its first user message."""
     for name in ("displayName", "subject"):
         given = record.data.get(name)
         if isinstance(given, str) and given.strip():
@@ -113,10 +113,10 @@ async def _title(call: Call, record: SessionRecord) -> str:
     return one_line(next((text for text in asked if text), ""), _TITLE_CHARS)
 
 
-def _spoken(path: Sequence[Entry]) -> list[Entry]:
-    """The entries with words for a person: tool results are not."""
-    spoken = [entry for entry in path if role_of(entry) in {"user", "assistant", "system"}]
-    return [entry for entry in spoken if text_of(entry)]
+def _with_text(path: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with text for a person; tool results have none."""
+    shown = [entry for entry in path if role_of(entry) in {"user", "assistant", "system"}]
+    return [entry for entry in shown if text_of(entry)]
 
 
 class PreviewParams(Params):
@@ -232,7 +232,7 @@ def _in_use(chosen: str | None, defaults: Defaults) -> dict[str, Json]:
 
 
 async def _entry(call: Call, key: str) -> Json:
-    """A session as `sessions.json` has it."""
+    """Return a session's entry of `sessions.json`."""
     record = await call.host.store.session(key)
     return dict(record.data) if record else {}
 
@@ -308,7 +308,7 @@ async def compact(call: Call, params: CompactParams) -> Json:
 
 
 def _first_kept(path: Sequence[Entry], count: int) -> Entry | None:
-    """Where to cut: at a question, so that no call is parted from its result."""
+    """Return the first entry to keep: a user message, so that calls keep their results."""
     if len(path) <= count:
         return None
     asked = (entry for entry in path[-count:] if role_of(entry) == "user")
