@@ -93,7 +93,7 @@ class Mailbox:
 
         channel, settings = self._open(to, "sendMessage")
         _check_files(channel, extras.media)
-        text = await self._let_out(Outbound(to, text, key, extras))
+        text = await self._run_hooks(Outbound(to, text, key, extras))
         at_ms, able = self._clock.now_ms(), channel.capabilities
         parcels = pack(key, text, to, able, settings, extras=extras, at_ms=at_ms)
         if not parcels:
@@ -106,8 +106,8 @@ class Mailbox:
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         channel, _ = self._open(to, "reactions")
         if not isinstance(channel, Reacts):
-            raise _unable(to, "has no reactions")
-        async with _asking(to):
+            raise _unsupported(to, "has no reactions")
+        async with _requesting(to):
             await channel.react(to, message_id, emoji)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
@@ -115,24 +115,24 @@ class Mailbox:
 
         channel, settings = self._open(to, "editMessage")
         if not isinstance(channel, Edits):
-            raise _unable(to, "cannot change a message that was sent")
+            raise _unsupported(to, "cannot change a message that was sent")
         key = f"{message_id}:edit"
-        text = await self._let_out(Outbound(to, text, key, Extras(replaces=message_id)))
+        text = await self._run_hooks(Outbound(to, text, key, Extras(replaces=message_id)))
         parts = render(text, channel.capabilities, settings, mode="length")
         if len(parts) != 1:
             why = "is empty" if not parts else "is too long for one message"
             raise ToolError(f"the new text {why}", fix="delete the message and send another")
-        async with _asking(to):
+        async with _requesting(to):
             await channel.edit(to, message_id, parts[0])
 
     async def delete(self, to: Address, message_id: str) -> None:
         channel, _ = self._open(to, "deleteMessage")
         if not isinstance(channel, Deletes):
-            raise _unable(to, "cannot take a message back")
-        async with _asking(to):
+            raise _unsupported(to, "cannot take a message back")
+        async with _requesting(to):
             await channel.delete(to, message_id)
 
-    async def _let_out(self, message: Outbound) -> str:
+    async def _run_hooks(self, message: Outbound) -> str:
         """Return the text as the hooks leave it."""
         sent = await self._hooks.message_sending(message)
         if isinstance(sent, Refusal):
@@ -259,12 +259,12 @@ def _check_files(channel: Channel, media: Sequence[Media]) -> None:
             raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {most}")
 
 
-def _unable(to: Address, why: str) -> ToolError:
+def _unsupported(to: Address, why: str) -> ToolError:
     return ToolError(f"{to.channel} {why}")
 
 
 @asynccontextmanager
-async def _asking(to: Address) -> AsyncIterator[None]:
+async def _requesting(to: Address) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(ASK_S):
             yield

@@ -236,7 +236,7 @@ class Showing:
         except (ChannelError, TimeoutError, OSError) as exc:
             log.debug("an answer could not be shown while it grows: %s", str(exc) or "too slow")
             self._failures += 1
-            self._over = self._failures >= MAX_FAILURES or self._is_lost(sketch, exc)
+            self._over = self._failures >= MAX_FAILURES or self._should_give_up(sketch, exc)
         else:
             self._shown, self._failures = text, 0
             self._gap_s = max(sketch.gap_s, self._gap_s / 2)
@@ -244,7 +244,7 @@ class Showing:
         self._gap_s = min(max(self._gap_s * 2, after_s), MAX_GAP_S)
         self._changed.set()
 
-    def _is_lost(self, sketch: Sketch, exc: Exception) -> bool:
+    def _should_give_up(self, sketch: Sketch, exc: Exception) -> bool:
         """Return whether to give up: a message that may exist is not started again."""
         if isinstance(exc, ChannelAuthFailed):
             return True

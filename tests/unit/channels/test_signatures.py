@@ -1,4 +1,4 @@
-"""Who signed a request, and whether it came before. Recorded ones are in tests/attacks."""
+"""Signatures of webhooks, and replays. Recorded requests are in tests/attacks."""
 
 import base64
 import hashlib

@@ -72,14 +72,14 @@ class IrcChannel:
 
     async def run(self, receive: Receive) -> None:
         """Connect and pass messages on; raises when the connection ends."""
-        async with self._present() as presence:
+        async with self._connect() as presence:
             hearing = Hearing(self.name, self.account, self._settings, presence)
             self._presence = presence
             self._changed()
             receive.connected()
             try:
                 async with task_group() as group:
-                    group.create_task(self._hand_over(receive), name="irc: handing over")
+                    group.create_task(self._pass_on(receive), name="irc: handing over")
                     group.create_task(presence.keep(), name="irc: rooms")
                     while True:
                         await self._read(presence, hearing)
@@ -100,11 +100,11 @@ class IrcChannel:
         if self._presence:
             await self._presence.ping()
             return self._presence.nick
-        async with self._present() as presence:
+        async with self._connect() as presence:
             return presence.nick
 
     @asynccontextmanager
-    async def _present(self) -> AsyncIterator[Presence]:
+    async def _connect(self) -> AsyncIterator[Presence]:
         """Open a connection and register."""
         settings, pace, clock = self._settings, self._pace, self._clock
         password = await self._secret(settings.password, settings.password_file, "IRC_PASSWORD")
@@ -133,7 +133,7 @@ class IrcChannel:
             self._held.append(inbound)
             self._changed()
 
-    async def _hand_over(self, receive: Receive) -> None:
+    async def _pass_on(self, receive: Receive) -> None:
         """Pass messages on in order; the next run offers again what was not stored."""
         while True:
             await self._until(lambda: bool(self._held))

@@ -91,7 +91,7 @@ class Telegram:
             )
             await self._list_commands()
             if self.path:
-                await self._be_called(receive)
+                await self._serve_webhook(receive)
             else:
                 await self._poll(receive, me)
 
@@ -147,7 +147,7 @@ class Telegram:
             if not updates and self._clock.monotonic() - asked_s < LEAST_POLL_S:
                 await self._clock.sleep(LEAST_POLL_S)  # a server without long polling
             if updates:
-                offset = await self._take(updates, receive, me)
+                offset = await self._handle_updates(updates, receive, me)
                 heard_ms = self._clock.now_ms()
 
     def _begin(self, cursor: Mapping[str, Json] | None, me: Me) -> int:
@@ -157,7 +157,7 @@ class Telegram:
         is_fresh = not at_ms or self._clock.now_ms() - at_ms <= _STALE_MS
         return number(stored, "offset") if is_ours and is_fresh else 0
 
-    async def _take(self, updates: list[Json], receive: Receive, me: Me) -> int:
+    async def _handle_updates(self, updates: list[Json], receive: Receive, me: Me) -> int:
         """Pass on the updates, and return the offset after them.
 
         The offset follows the received numbers, not the requested one, as Telegram may restart
@@ -171,12 +171,12 @@ class Telegram:
                 continue
             after = max(after, id_ + 1)
             cursor = {"offset": after, "bot": me.id, "atMs": self._clock.now_ms()}
-            await self._hand_over(update, receive, cursor)
+            await self._pass_on(update, receive, cursor)
         if not after:  # it would return the same again, at once and forever
             raise ChannelError("Telegram gave updates that have no number")
         return after
 
-    async def _hand_over(
+    async def _pass_on(
         self, update: Mapping[str, Json], receive: Receive, cursor: Mapping[str, Json] | None
     ) -> None:
         if inbound := self._read(update):
@@ -194,11 +194,11 @@ class Telegram:
         assert self._reader is not None  # noqa: S101 - it is made before anything is read
         inbound = self._reader.read(update, self._clock.now_ms())
         if inbound is None:
-            self._pass_over(update)
+            self._skip(update)
             return None
         return self._own_reaction(inbound) if is_reaction(inbound) else inbound
 
-    def _pass_over(self, update: Mapping[str, Json]) -> None:
+    def _skip(self, update: Mapping[str, Json]) -> None:
         said = part(update, "message")
         if new := number(said, "migrate_to_chat_id"):
             self._post.note_move(str(number(part(said, "chat"), "id")), str(new))
@@ -224,7 +224,7 @@ class Telegram:
     def path(self) -> str:
         return self._settings.path
 
-    async def _be_called(self, receive: Receive) -> None:
+    async def _serve_webhook(self, receive: Receive) -> None:
         asked = {
             "url": self._settings.public_url,
             "secret_token": self._secret,
@@ -254,7 +254,7 @@ class Telegram:
         if not isinstance(update, dict):
             return 400
         try:
-            await self._hand_over(update, self._receive, None)
+            await self._pass_on(update, self._receive, None)
         except StoreError as exc:
             log.warning("an update could not be kept, Telegram will bring it again: %s", exc)
             return 503
