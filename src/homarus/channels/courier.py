@@ -7,7 +7,7 @@ the channel decides what follows:
 - the service is idempotent: send again under the same key;
 - the service supports lookup: query it, and send again if the message never arrived;
 - neither: the record becomes *unknown* and is never sent again. Later records are still sent, as
-  most of a reply is better than less of it; the chat is label with its next reply
+  most of a reply is better than less of it; the chat is told with its next reply
   (supervisor.py).
 
 After a temporary refusal the record is retried later, before the chat's other records. A permanent
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 Ended: TypeAlias = Callable[[Parcel], object]
 
 BACKOFF: Final = Backoff(first_s=1.0, most_s=300.0)
-LEAST_S, MOST_S = 1.0, 86_400.0  # the longest wait that a service may ask for
-SEND_S: Final = 60.0  # timeout of one send
-FILE_S: Final = 240.0  # added for a file: adapters give up before that
+MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S = 1.0, 86_400.0  # the longest wait that a service may ask for
+SEND_TIMEOUT_S: Final = 60.0  # timeout of one send
+FILE_EXTRA_S: Final = 240.0  # added for a file: adapters give up before that
 GRACE_S: Final = 3.0  # grace period at the end, for due records and again for sends under way
-LOOK_S: Final = 30.0  # interval of polls without a wake-up
+POLL_INTERVAL_S: Final = 30.0  # interval of polls without a wake-up
 TOO_LATE: Final = "it could not be delivered in time"
 UNHEARD: Final = "it was being sent when the program stopped, and nobody heard the answer"
-WIDTH: Final = 16  # chats of one channel that are sent to at once
+MAX_CHATS_AT_ONCE: Final = 16  # chats of one channel that are sent to at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Courier:
         *,
         ended: Ended = lambda _parcel: None,
         backoff: Backoff = BACKOFF,
-        send_s: float = SEND_S,
-        file_s: float = FILE_S,
-        width: int = WIDTH,
+        send_s: float = SEND_TIMEOUT_S,
+        file_s: float = FILE_EXTRA_S,
+        width: int = MAX_CHATS_AT_ONCE,
     ) -> None:
         self._channel, self._journal, self._clock = channel, journal, clock
         self._ended, self._backoff, self._width = ended, backoff, width
@@ -169,7 +169,7 @@ class Courier:
                 chats.setdefault(parcel.address.chat, []).append(parcel)
         self._backoffs = {chat: rest for chat, rest in self._backoffs.items() if chat in chats}
         self.owed = sum(map(len, chats.values()))
-        next_s = LOOK_S
+        next_s = POLL_INTERVAL_S
         for chat, parcels in chats.items():
             if chat in self._active:
                 self._missed.add(chat)
@@ -295,12 +295,12 @@ class Courier:
     def _retry_later(self, parcel: Parcel, why: str, after_s: float | None = None) -> _End:
         rules, failures = self._channel.capabilities.retry, parcel.attempts + 1
         if failures < rules.attempts:  # journaled: a crash resets no backoff
-            policy = Backoff(rules.least_s, most_s=rules.most_s, jitter=rules.jitter)
+            policy = Backoff(rules.min_delay_s, most_s=rules.max_delay_s, jitter=rules.jitter)
             delay_s = policy.delay_s(failures)
         else:
             delay_s = self._backoff.delay_s(failures)
         if after_s is not None:
-            delay_s = min(max(LEAST_S, after_s), MOST_S)
+            delay_s = min(max(MIN_RETRY_AFTER_S, after_s), MAX_RETRY_AFTER_S)
         return _End("pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000))
 
     async def _record_outcome(

@@ -28,9 +28,9 @@ from homarus.tools.tool import Posted
 if TYPE_CHECKING:
     from homarus.config.channels import AccountSettings
 
-RECEIPT_S: Final = 10.0  # how long a tool waits for the receipt of its message
-ASK_S: Final = 30.0  # timeout of a request
-LOOK_S: Final = 0.1
+RECEIPT_TIMEOUT_S: Final = 10.0  # how long a tool waits for the receipt of its message
+REQUEST_TIMEOUT_S: Final = 30.0  # timeout of a request
+RECEIPT_POLL_S: Final = 0.1
 
 
 class Mailbox:
@@ -156,13 +156,13 @@ class Mailbox:
 
     async def _receipt(self, ids: Sequence[str]) -> Posted:
         """Return the state of the records, as far as it is known within the timeout."""
-        until_s = self._clock.monotonic() + RECEIPT_S
+        until_s = self._clock.monotonic() + RECEIPT_TIMEOUT_S
         while True:
             found = [await self._store.journal.parcel(parcel_id) for parcel_id in ids]
             posted = _posted([parcel for parcel in found if parcel])
             if posted.state != "queued" or self._clock.monotonic() >= until_s:
                 return posted
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(RECEIPT_POLL_S)
 
 
 def find_address(
@@ -249,14 +249,14 @@ def _posted(parcels: Sequence[Parcel]) -> Posted:
 
 def _check_files(channel: Channel, media: Sequence[Media]) -> None:
     """Raise a ToolError for a file that cannot be sent: the agent learns it, not the chat."""
-    most = channel.capabilities.media_max_bytes
+    max_bytes = channel.capabilities.media_max_bytes
     for file in media:
         if file.problem:
             raise ToolError(f"{file.name}: {file.problem}")
-        if not most:
+        if not max_bytes:
             raise ToolError(f"{channel.name} takes no files", fix="say it in words")
-        if file.size > most:
-            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {most}")
+        if file.size > max_bytes:
+            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {max_bytes}")
 
 
 def _unsupported(to: Address, why: str) -> ToolError:
@@ -266,9 +266,9 @@ def _unsupported(to: Address, why: str) -> ToolError:
 @asynccontextmanager
 async def _requesting(to: Address) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(ASK_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             yield
     except TimeoutError as exc:
-        raise ToolTimeout(f"{to.channel} did not answer within {ASK_S:g} s") from exc
+        raise ToolTimeout(f"{to.channel} did not answer within {REQUEST_TIMEOUT_S:g} s") from exc
     except OSError as exc:
         raise ToolError(f"{to.channel} could not be reached: {exc}") from exc

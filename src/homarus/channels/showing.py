@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEND_S: Final = 5.0  # timeout of one request
+REQUEST_TIMEOUT_S: Final = 5.0  # timeout of one request
 DRAFT_GAP_S: Final = 1.0  # minimum interval between two
 EDIT_GAP_S: Final = 1.2
 MAX_GAP_S: Final = 60.0
@@ -161,7 +161,7 @@ class Showing:
         """
         self._held = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(SEND_S + 1):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S + 1):
                 await self._idle.wait()
         return self._sketch.message_id if self._sketch else ""
 
@@ -225,7 +225,7 @@ class Showing:
         """Show a text; a rate-limited service is updated less often."""
         after_s = 0.0
         try:
-            async with asyncio.timeout(SEND_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await sketch.put(text)
         except SendFailed as exc:
             log.debug("an answer could not be shown while it grows: %s", exc)
@@ -255,7 +255,7 @@ class Showing:
 async def attempt(what: str, ask: Callable[[], Awaitable[None]]) -> None:
     """Send a best-effort request: failures are only logged."""
     try:
-        async with asyncio.timeout(SEND_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await ask()
     except (ChannelError, TimeoutError, OSError) as exc:
         log.debug("%s: %s", what, str(exc) or "too slow")

@@ -9,7 +9,7 @@ import pytest
 
 from homarus.channels import courier as module
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive, Retry
-from homarus.channels.courier import FILE_S, LOOK_S, SEND_S, Courier
+from homarus.channels.courier import FILE_EXTRA_S, POLL_INTERVAL_S, SEND_TIMEOUT_S, Courier
 from homarus.channels.http import CONNECT_S
 from homarus.channels.matrix import api as matrix
 from homarus.channels.telegram import api as telegram
@@ -157,7 +157,7 @@ def test_worker_records_of_a_chat_are_sent_in_order_with_receipts() -> None:
 
 def test_worker_temporary_refusal_is_retried_with_growing_backoff() -> None:
     service = Carrier(*[SendFailed("busy", retryable=True)] * 4)
-    service.capabilities = Capabilities(retry=Retry(attempts=3, least_s=0.4, jitter=0.0))
+    service.capabilities = Capabilities(retry=Retry(attempts=3, min_delay_s=0.4, jitter=0.0))
 
     async def body(stage: Stage) -> None:
         await stage.post("1")
@@ -267,7 +267,7 @@ def test_worker_waiting_for_slow_service_does_not_poll() -> None:
     async def body(stage: Stage) -> None:
         await stage.post("1", chat="a")
         await stage.post("2", chat="b")
-        await stage.clock.advance(LOOK_S)  # a poll is due while all slots are taken
+        await stage.clock.advance(POLL_INTERVAL_S)  # a poll is due while all slots are taken
         before = len(stage.clock.slept)
         await stage.settle()
         assert len(stage.clock.slept) == before and service.asked == ["1"]
@@ -417,7 +417,7 @@ def test_worker_send_with_file_has_longer_timeout() -> None:
 
 
 def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
-    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_S + FILE_S
+    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
@@ -732,7 +732,7 @@ def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) ->
         await stage.until("1", "sent")
         await stage.settle()
         assert looks == 1
-        await stage.clock.advance(LOOK_S - 1)
+        await stage.clock.advance(POLL_INTERVAL_S - 1)
         assert looks == 1
         await stage.clock.advance(1)
         assert looks == 2

@@ -405,13 +405,13 @@ def test_irc_sender_id_follows_account_or_mask(
 
 def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
     async def body(server: Server) -> None:
-        usual, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
+        default, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
         said = [f"{BOB} PRIVMSG bot :first", f"{BOB} PRIVMSG bot :second"]
         server.answers["USER"] = lambda _: [*server.welcome(), *said]
         with pytest.raises(DiskFull):
             await account.run(desk)
         assert not desk.got
-        server.answers["USER"] = usual
+        server.answers["USER"] = default
         async with running(account, desk):
             got = await desk.received(2)
         assert [one.text for one in got] == ["first", "second"]
@@ -630,7 +630,7 @@ def test_irc_capabilities_follow_settings() -> None:
     assert made.capabilities == Capabilities(350, "byte", "irc", by_line=True)
     assert irc.create(place, settings(textChunkLimit=200)).capabilities.text_limit == 200
     patient = irc.create(place, settings(retry={"attempts": 7, "minDelayMs": 100}))
-    assert patient.capabilities.retry == Retry(attempts=7, least_s=0.1)
+    assert patient.capabilities.retry == Retry(attempts=7, min_delay_s=0.1)
 
 
 def test_irc_lines_are_sent_within_rate_limit() -> None:

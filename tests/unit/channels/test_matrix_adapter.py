@@ -76,7 +76,7 @@ def test_matrix_settings_change_limits_and_retries() -> None:
     carries = matrix.capabilities
     assert (carries.text_limit, carries.media_max_bytes) == (500, 1_572_864)
     retry = carries.retry
-    assert (retry.attempts, retry.least_s, retry.most_s, retry.jitter) == (7, 0.1, 0.2, 0)
+    assert (retry.attempts, retry.min_delay_s, retry.max_delay_s, retry.jitter) == (7, 0.1, 0.2, 0)
 
 
 @pytest.mark.parametrize(

@@ -714,7 +714,11 @@ def test_telegram_supports_all_features() -> None:
             able = channel.capabilities
             assert (able.text_limit, able.unit, able.dialect) == (4_000, "utf16", "telegram")
             assert (able.caption_limit, able.media_max_bytes) == (1_024, 50 * 1024 * 1024)
-            assert (able.retry.attempts, able.retry.least_s, able.retry.most_s) == (3, 0.4, 30.0)
+            assert (able.retry.attempts, able.retry.min_delay_s, able.retry.max_delay_s) == (
+                3,
+                0.4,
+                30.0,
+            )
             assert not able.idempotent
 
     asyncio.run(main())

@@ -62,9 +62,9 @@ class IrcChannel:
         nick_bytes = len(settings.nick.encode()) + SPARE_NAMES
         rooms = (len(room.partition(" ")[0].encode()) for room in settings.channels)
         target_bytes = max([MAX_NICK, *rooms])
-        most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
-        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, most)
-        retry = Retry.as_set(settings.common.retry)
+        max_bytes = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
+        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, max_bytes)
+        retry = Retry.from_settings(settings.common.retry)
         self.capabilities = Capabilities(limit, "byte", TRAITS.dialect, by_line=True, retry=retry)
         self._held: deque[Inbound] = deque()
         self._presence: Presence | None = None

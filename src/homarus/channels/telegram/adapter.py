@@ -43,7 +43,7 @@ from homarus.core.message import Address, Inbound, Json, Media, Outbound
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 30
-LEAST_POLL_S: Final = 1.0
+MIN_POLL_S: Final = 1.0
 CAPTION_UNITS: Final = 1_024
 TYPING_S: Final = 5.0
 MAX_FETCH_BYTES: Final = 20 * 1024 * 1024  # the limit of Telegram's own server
@@ -144,8 +144,8 @@ class Telegram:
             updates = await self._api.call("getUpdates", asked, wait_s=POLL_S)
             if not isinstance(updates, list):
                 raise ChannelError("Telegram did not answer getUpdates with updates")
-            if not updates and self._clock.monotonic() - asked_s < LEAST_POLL_S:
-                await self._clock.sleep(LEAST_POLL_S)  # a server without long polling
+            if not updates and self._clock.monotonic() - asked_s < MIN_POLL_S:
+                await self._clock.sleep(MIN_POLL_S)  # a server without long polling
             if updates:
                 offset = await self._handle_updates(updates, receive, me)
                 heard_ms = self._clock.now_ms()

@@ -105,7 +105,7 @@ class Settings(ChannelSettings):
 
     @property
     def retries(self) -> Retry:
-        return Retry.as_set(self.common.retry)
+        return Retry.from_settings(self.common.retry)
 
     @property
     def path(self) -> str:
