@@ -126,15 +126,15 @@ class Intake:
         """Record that a channel has read something."""
         self.last_ms[name] = self._clock.now_ms()
 
-    async def leave(self, left: Left, cursor: Cursor | None) -> None:
+    async def leave(self, rejected: Left, cursor: Cursor | None) -> None:
         """Store only the cursor, and what the sender gets."""
-        if cursor is None and not left.parcels:
+        if cursor is None and not rejected.parcels:
             return
         async with self._journal.commit() as unit:
             if cursor:
                 unit.read_to(cursor)
-            unit.post(*left.parcels)
-        if left.parcels:
+            unit.post(*rejected.parcels)
+        if rejected.parcels:
             self._posted()
 
     def _store(

@@ -226,7 +226,7 @@ class Switchboard:
 
     def _status(self, key: tuple[str, str], line: Line | None) -> LineStatus:
         account = self._accounts.get(key) or _Account({})
-        told = LineStatus(
+        configured_status = LineStatus(
             *key,
             name=str(account.settings.get("name") or ""),
             enabled=account.enabled,
@@ -234,9 +234,9 @@ class Switchboard:
             problem=account.problem,
         )
         if line is None:
-            return told
+            return configured_status
         return replace(
-            told,
+            configured_status,
             running=line.task is not None and not line.task.done(),
             connected=line.is_up,
             since_ms=line.since_ms,

@@ -235,8 +235,8 @@ class Hearing:
         given = line.tags.get("msgid", "")
         if given and len(given) <= _LONGEST_ID and given.isprintable():
             return given
-        said = "\0".join((line.source, *line.params))
-        whole = f"{at_ms}\0{next(self._numbers)}\0{said}"
+        content = "\0".join((line.source, *line.params))
+        whole = f"{at_ms}\0{next(self._numbers)}\0{content}"
         return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -244,8 +244,8 @@ def _first_line(name: str) -> str:
     try:
         text = Path(name).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as exc:
-        told = f"the password file {name} cannot be read: {exc}"
-        raise ChannelAuthFailed(told, fix="correct channels.irc.passwordFile") from exc
+        problem = f"the password file {name} cannot be read: {exc}"
+        raise ChannelAuthFailed(problem, fix="correct channels.irc.passwordFile") from exc
     first = (text.splitlines() or [""])[0].strip()
     if not first or "\0" in first:
         raise ChannelAuthFailed(f"the password file {name} has no password", fix="write one in it")

@@ -96,8 +96,8 @@ class Telegram:
                 await self._poll(receive, me)
 
     async def _introduce(self) -> Me:
-        told = await self._api.call("getMe")
-        found = told if isinstance(told, dict) else {}
+        response = await self._api.call("getMe")
+        found = response if isinstance(response, dict) else {}
         me = Me(
             number(found, "id"),
             text(found, "username"),
@@ -324,12 +324,12 @@ class Telegram:
         if media.size > most:
             raise MediaTooLarge(f"the file has {media.size} bytes, and {most} is the most")
         try:
-            told = await self._api.call("getFile", {"file_id": media.ref})
+            response = await self._api.call("getFile", {"file_id": media.ref})
         except Refused as exc:
-            if "file is too big" in exc.words:
+            if "file is too big" in exc.reason:
                 raise MediaTooLarge(str(exc)) from exc
             raise
-        found = told if isinstance(told, dict) else {}
+        found = response if isinstance(response, dict) else {}
         path = text(found, "file_path")
         if number(found, "file_size") > most:
             raise MediaTooLarge(f"the file has {number(found, 'file_size')} bytes")
@@ -341,8 +341,8 @@ class Telegram:
         return await self._api.download(path, most)
 
     async def probe(self) -> str:
-        told = await self._api.call("getMe")
-        name = text(part({"me": told}, "me"), "username")
+        response = await self._api.call("getMe")
+        name = text(part({"me": response}, "me"), "username")
         if not name:
             raise ChannelError("Telegram did not say who we are")
         return f"@{name}"
@@ -353,4 +353,4 @@ def _number_of(update: Json) -> int:
 
 
 def _is_unchanged(refusal: Refused) -> bool:
-    return "message is not modified" in refusal.words
+    return "message is not modified" in refusal.reason
