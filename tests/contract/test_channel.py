@@ -1,4 +1,4 @@
-"""What every channel promises (channels/base.py), over every channel there is."""
+"""The guarantees of every channel (channels/base.py), checked on each."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,11 +34,11 @@ class Peer(Protocol):
     def channel(self) -> Channel: ...
 
     def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
-        """A person writes."""
+        """Send a message as a user."""
         ...
 
     def shown(self) -> list[tuple[str, str]]:
-        """Chat and text of what the service took, in order."""
+        """Return chat and text of what the service accepted, in order."""
         ...
 
 
@@ -96,7 +96,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Slow(Desk):
-    """Keeps nothing before its gate is open."""
+    """Store nothing before the test opens the gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ async def wait_for(holds: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running(channel: Channel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The channel, connected for as long as the block lasts; its task."""
+    """Run the channel while the block lasts, and yield its task."""
 
     async def live() -> None:
         with suppress(DiskFull):
@@ -222,7 +222,7 @@ def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
             peer.write("more", "2")
             await desk.received(2)
         assert desk.kept == {"offset": 3}
-        async with running(peer.channel, desk):  # it goes on where it was
+        async with running(peer.channel, desk):  # it resumes at its cursor
             peer.write("last", "3")
             assert [one.id for one in await desk.received(3)] == ["1", "2", "3"]
 
@@ -276,14 +276,14 @@ def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -
 
 @dataclass
 class Program:
-    """All that core does for a channel, with an agent that repeats what it is told."""
+    """All that the core does for a channel, with an agent that echoes."""
 
     journal: Journal
     clock: FakeClock
     delivery: Delivery
 
     async def until(self, done: Callable[[], bool | Awaitable[bool]]) -> None:
-        """Let time pass until something holds; the service is real and takes its own."""
+        """Let time pass until a condition holds; the service is real and takes its own."""
         while True:
             found = done()
             if found is True or (not isinstance(found, bool) and await found):

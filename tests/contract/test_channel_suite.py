@@ -1,6 +1,6 @@
-"""One contract over every channel: the gateway as a person runs it, judged by the service.
+"""One contract over every channel: the real gateway, checked through the service.
 
-Each test is a column of the table in channel_table.py, each of its stages a channel.
+Each test is a column of the table in channel_table.py, each of its harnesses a channel.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.contract.channel_table import BEHAVIOURS, CANNOT, CHANNELS, over
 
 pytestmark = pytest.mark.timeout(300)
 
-VERBATIM = {"webchat", "scripted"}  # a program gets the model's words, and shows them its way
+VERBATIM = {"webchat", "scripted"}  # a program gets the model's text, and renders it itself
 UNICODE = "naïve €, 👩‍👩‍👧 ünï 漢字"
 HOSTILE = (
     "<b>never closed *nor _this `nor this\n"
@@ -35,12 +35,12 @@ HOSTILE = (
 
 
 def asked(model: ModelServer) -> list[str]:
-    """What the model was asked, each time: the last message."""
+    """Return the last message of each model request."""
     return [json.dumps(one.body["messages"][-1], ensure_ascii=False) for one in model.requests]
 
 
 def converse(stage: Stage, question: str, answer: str, **where: Any) -> None:
-    """One turn, to its end."""
+    """Run one complete turn."""
     stage.model.script([Say(answer)])
     stage.peer.write(question, **where)
     stage.wait_shown(answer, **where)
@@ -93,8 +93,8 @@ def test_channel_hundred_deliveries_are_answered_once(stage: Stage) -> None:
     converse(stage, "and then?", "the end")
     assert [stage.times(f"heard<{number}>") for number in range(batch)] == [1] * batch
     assert len(stage.model.requests) == len(stage.rows()) == batch + 1
-    if stage.peer.name != "webchat":  # where the gateway itself remembers what it was asked
-        assert sum(row.duplicates for row in stage.rows()) >= 99  # a server may tell more
+    if stage.peer.name != "webchat":  # where the gateway itself has the history
+        assert sum(row.duplicates for row in stage.rows()) >= 99  # a server may send more
 
 
 @over("slow sends")

@@ -1,4 +1,4 @@
-"""The chat page in a browser nobody here wrote, against the real gateway."""
+"""The chat page in a real browser, against the real gateway."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def sign_in(browser: Browser, gateway: Running, query: str = "") -> Page:
 
 @pytest.fixture
 def page(browser: Browser, gateway: Running) -> Page:
-    """Signed in, in a conversation of its own."""
+    """Return a page, logged in, in its own session."""
     page = sign_in(browser, gateway)
     page.click("#new")
     page.wait_until("document.querySelector('#sessions').value.includes(':web-')")
@@ -144,7 +144,7 @@ def test_page_model_html_stays_text(page: Page, model: ModelServer) -> None:
     ask(page, "Be hostile")
     shown = page.wait_for_text(ENDED, "<script>")
     assert "<img src=x" in shown and "[click](javascript:" in shown
-    assert "https://bank.example (evil.example)" in shown  # a label cannot hide where it leads
+    assert "https://bank.example (evil.example)" in shown  # a label cannot hide its target
     assert page.run("document.querySelectorAll('#log img, #log script').length") == 0
     links = page.run("[...document.querySelectorAll('#log a')].map(a => [a.href, a.rel])")
     assert links == [["https://evil.example/", "noopener noreferrer nofollow"]]

@@ -1,4 +1,4 @@
-"""Our IRC account on a real server, with people who use a client nobody here wrote."""
+"""Our IRC account on a real server, with users of an independent client."""
 
 import asyncio
 import signal
@@ -45,7 +45,7 @@ def channel(server: Ircd, *, pace: Pace | None = None, **more: Any) -> IrcChanne
 
 @asynccontextmanager
 async def at_work(account: IrcChannel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The account, on the server for as long as the block lasts."""
+    """Run the account on the server while the block lasts."""
     async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
         task = group.create_task(account.run(desk))
         yield task
@@ -238,7 +238,7 @@ def test_ngircd_killed_server_leaves_outcome_unknown(tmp_path: Path) -> None:
             await account.send(out("hi", "homarus"))
             server.freeze()
             sending = group.create_task(end_of_send(account))
-            await asyncio.sleep(0.2)  # it is with the system, and nobody reads it
+            await asyncio.sleep(0.2)  # the kernel has it, and no process reads it
             await asyncio.to_thread(server.stop, signal.SIGKILL)
             assert type(await sending) is ChannelError
             assert type(await ending) is ChannelError
@@ -269,7 +269,7 @@ def test_ngircd_flood_protection_does_not_disconnect(tmp_path: Path) -> None:
 
 
 async def end_of(account: IrcChannel) -> ChannelError:
-    """How its connection ends."""
+    """Return how its connection ends."""
     with pytest.raises(ChannelError) as caught:
         await account.run(Desk())
     return caught.value

@@ -1,4 +1,4 @@
-"""Our chat wire against llama.cpp's own HTTP server, which nobody here wrote."""
+"""Our chat wire against llama.cpp's own HTTP server."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The Matrix channel on a real Synapse, with people who use matrix-nio."""
+"""The Matrix channel on a real Synapse, with users of matrix-nio."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ PNG = base64.b64decode(
 
 @dataclass
 class Stage:
-    """A person, a bot that runs, and a room they share."""
+    """A user, a running bot, and a room they share."""
 
     person: Person
     bot: Bot
@@ -38,13 +38,13 @@ class Stage:
     room: str
 
     async def ask(self, method: str, path: str, data: dict[str, Any] | None = None) -> Any:
-        """A request in the bot's name."""
+        """Send a request in the bot's name."""
         return await asyncio.to_thread(
             self.bot.server.ask, method, f"/_matrix/client{path}", data, self.bot.token
         )
 
     async def until(self, what: str, holds: Callable[[list[Any]], bool]) -> None:
-        """Wait until what the person was told in the room is so."""
+        """Wait until the user's view of the room satisfies a condition."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 if holds(await self.person.do(what, room=self.room)):
@@ -52,7 +52,7 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     async def seen(self, event_id: str) -> dict[str, Any]:
-        """An event of ours, as matrix-nio understood it."""
+        """Return an event of ours, as matrix-nio parsed it."""
         (event, *_) = await self.person.sees(self.room, lambda one: one["id"] == event_id)
         return event
 
@@ -358,7 +358,7 @@ def test_synapse_own_message_can_be_edited_and_deleted(scene: Scene) -> None:
         to = Address("matrix", stage.room)
         sent = await stage.channel.send(out(stage.room, "first"))
         await stage.channel.edit(to, sent.message_id, "second")
-        await stage.channel.edit(to, sent.message_id, "second")  # changed already
+        await stage.channel.edit(to, sent.message_id, "second")  # edited already
         last = await stage.channel.send(out(stage.room, "third", replaces=sent.message_id))
         shown = await stage.seen(last.message_id)
         assert shown["class"] == "RoomMessageText" and shown["body"] == "* third"

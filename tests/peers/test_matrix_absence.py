@@ -1,4 +1,4 @@
-"""The Matrix channel apart from a real Synapse: restarts, absences, invitations, tokens."""
+"""The Matrix channel disconnected from a real Synapse: restarts, outages, invites, tokens."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ from tests.peers.synapse import WAIT_S, People, Person, Synapse, running_synapse
 
 pytestmark = pytest.mark.peers
 
-LIMIT = 10  # events of a room in one answer, in these tests
+LIMIT = 10  # events of a room in one response, in these tests
 NO_KEYS = {
     "type": "m.room.encryption",
     "state_key": "",
@@ -35,7 +35,7 @@ async def meet(synapse: Synapse, people: People) -> tuple[Bot, Person]:
 
 
 async def acquainted(bot: Bot, person: Person, desk: Desk) -> str:
-    """They have talked before: the room."""
+    """Return the room where both have talked before."""
     channel = bot.channel(initialSyncLimit=LIMIT)
     async with running(channel, desk):
         room = await person.dm(bot.id)
@@ -94,7 +94,7 @@ def test_synapse_stop_during_batch_rereads_it(synapse: Synapse, people: People) 
         before = desk.kept
 
         class Fails(Desk):
-            """Has room for two more."""
+            """A store with room for two more messages."""
 
             async def __call__(self, *args: Any, **named: Any) -> None:
                 if len(self.got) == 2:
@@ -124,7 +124,7 @@ def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, people: Peo
         answered = list[Accepted]()
 
         class Forgetful:
-            """A Receive that always says it has read nothing since."""
+            """A handler that always returns the same cursor."""
 
             async def __call__(self, *args: Any, **named: Any) -> None:
                 await receive(*args, **named)
@@ -187,7 +187,7 @@ def test_synapse_killed_server_is_resumed(tmp_path: Path) -> None:
             again = await channel.send(out(room, "sent before", "key"))
             task.cancel()
         assert desk.texts == ["before", "after"]
-        assert again == first  # the same key, on either side of a restart
+        assert again == first  # the same key, before and after a restart
 
     with running_synapse(tmp_path) as server:
         people = People(server)
@@ -331,7 +331,7 @@ def test_synapse_password_login_reuses_one_device(
         async with running(channel, desk):
             assert await channel.send(out(room, "once", "key")) == first
         assert file.read_text() == kept
-        file.write_text(kept.replace("syt_", "old_"))  # a token that is no longer good
+        file.write_text(kept.replace("syt_", "old_"))  # a revoked token
         channel = bot.channel(tmp_path, **by_name)
         async with running(channel, desk):
             assert await channel.send(out(room, "once", "key")) == first

@@ -1,8 +1,8 @@
-"""The original's own command-line client against our gateway.
+"""OpenClaw's own command-line client against our gateway.
 
-It runs with an empty home and no key to any model. Where no gateway answers it would run a model
-by itself, so an answer counts only when it holds a word that only our scripted model knows, and
-our log shows the client.
+It runs with an empty home and no credential of any model. Without a gateway it would run a model
+itself, so an answer counts only when it contains a word that only our scripted model knows, and our
+log shows the client.
 """
 
 import json
@@ -25,9 +25,9 @@ from tests.peers.screen import shown
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
 
 KEY = "agent:main:main"
-# An answer that comes sooner than its terminal has noted the question leaves it waiting for ever.
+# An answer that arrives before its terminal has recorded the question leaves it waiting forever.
 THINK = Delay(0.5)
-# What only reads, with params that suit it. The client must understand every answer.
+# Read-only methods, with suitable params. The client must parse every answer.
 READS: dict[str, dict[str, Any]] = {
     "agent.identity.get": {},
     "agents.files.get": {"agentId": "main", "name": "AGENTS.md"},
@@ -77,7 +77,7 @@ Ask: TypeAlias = Callable[..., Done]
 
 @pytest.fixture
 def env(gateway: Running, tmp_path: Path) -> dict[str, str]:
-    """An empty home; the gateway is named by the environment alone."""
+    """Return an environment with an empty home; only it names the gateway."""
     return {
         **bare_env(tmp_path),
         "TERM": "xterm-256color",
@@ -95,7 +95,7 @@ def ask(original: Original, env: dict[str, str], tmp_path: Path) -> Ask:
 
 
 def claimed(gateway: Running) -> set[str]:
-    """The methods our gateway says it has."""
+    """Return the methods that our gateway lists."""
     with connect(gateway.url, proxy=None) as socket:
         socket.recv()
         client = {"id": "test", "version": "1", "platform": "linux", "mode": "test"}
@@ -112,7 +112,7 @@ def connections(gateway: Running) -> int:
 
 
 def word() -> str:
-    """A word nobody else knows."""
+    """Return a unique word."""
     return f"lobster-{uuid4().hex[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""A workspace that the original made: it loads as it is, and a chat leaves it as it was."""
+"""A workspace that OpenClaw made loads unchanged, and a chat leaves it unchanged."""
 
 import json
 import os
@@ -20,7 +20,7 @@ EXPECTED = {"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEART
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file below a folder, its bytes and when it was written; git's own included."""
+    """Return every file below a folder with bytes and modification time, including git's."""
     return {
         str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in sorted(folder.rglob("*"))
@@ -30,7 +30,7 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.fixture
 def lived_in(original: Original, tmp_path: Path) -> Path:
-    """What `setup` of the original makes, with a memory added by hand."""
+    """Return what OpenClaw's `setup` makes, with a memory file added."""
     home, workspace = tmp_path / "original", tmp_path / "workspace"
     home.mkdir()
     done = original.run("setup", "--workspace", str(workspace), env=bare_env(home), cwd=home)

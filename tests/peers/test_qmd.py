@@ -1,4 +1,4 @@
-"""The real qmd: what it is told, what it prints, and what is made of that. Keywords, no models."""
+"""The real qmd: its input, its output, and our parsing of it. Keywords, no models."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ def qmd(place: Place) -> Iterator[Qmd]:
 def indexed(
     program: QmdProgram, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Place, Qmd]]:
-    """One for all who only search."""
+    """Return one index for all tests that only search."""
     place = lived_in(program, tmp_path_factory.mktemp("indexed"))
     with closing(Qmd(place)) as qmd:
         qmd.sync(force=True)
@@ -92,7 +92,7 @@ def indexed(
 
 
 def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> dict[str, str]:
-    """Paths and snippets; every snippet is what the cited lines of the file say."""
+    """Return paths and snippets; each snippet is the text of the cited lines."""
     results = qmd.search(question, Ask(view=view or View())).results
     for one in results:
         lines = find_document(place, one.path).file.read_text(encoding="utf-8").split("\n")

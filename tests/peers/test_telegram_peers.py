@@ -1,9 +1,9 @@
-"""Telegram: our strict fake before python-telegram-bot's own types, and a smoke test elsewhere.
+"""Our strict Telegram fake checked by python-telegram-bot, and a smoke test of another server.
 
-The fake is ours, so a green run against it proves only that we agree with ourselves. Here a
-library that nobody here wrote must understand every answer and every update that it makes, to the
-last field, and must be understood by it. telegram-test-api is a server that nobody here wrote
-either; it checks next to nothing, and shows that polling, a message in and an answer out work.
+The fake is ours, so a green run against it proves only that we agree with ourselves. Here an
+independent library must parse every response and every update of the fake, to the last field, and
+the fake must accept the library's calls. telegram-test-api is an independent server; it checks next
+to nothing, and shows that polling, a message in and an answer out work.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 LIBRARY = HERE / "telegram_library.py"
 LOCK = HERE.parent.parent / "requirements" / "telegram.lock"
 WAIT_S = 60.0
-# What a method gives; the others give true.
+# The results of methods; the others return true.
 TYPES = {
     "getMe": "User",
     "getFile": "File",
@@ -88,7 +88,7 @@ def test_fake_telegram_responses_and_updates_parse_in_library(
 
 
 async def whole_session(file: Path) -> TelegramServer:
-    """Everything that people and our bot can do, once."""
+    """Do once everything that users and our bot can do."""
     async with TelegramServer() as telegram:
         desk, channel = (
             Desk(),
@@ -181,7 +181,7 @@ async def refusals(telegram: TelegramServer, channel: Any) -> None:
 
 
 async def bare_calls(telegram: TelegramServer) -> None:
-    """What our bot has no use for in this session."""
+    """Make the calls that our bot does not use in this session."""
     api = Api("Telegram", telegram.url)
     for method, params in (
         ("deleteMyCommands", {}),

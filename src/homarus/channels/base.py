@@ -65,19 +65,19 @@ class Retry:
     """How often and how soon a request is retried that the service refused temporarily."""
 
     attempts: int = 3
-    least_s: float = 0.4
-    most_s: float = 30.0
+    min_delay_s: float = 0.4
+    max_delay_s: float = 30.0
     jitter: float = 0.1
 
     @classmethod
-    def as_set(cls, said: "RetrySettings") -> "Retry":
+    def from_settings(cls, settings: "RetrySettings") -> "Retry":
         """Return the policy of an account's settings, with defaults for what is not set."""
-        usual = cls()
+        default = cls()
         return cls(
-            usual.attempts if said.attempts is None else said.attempts,
-            usual.least_s if said.min_delay_ms is None else said.min_delay_ms / 1000,
-            usual.most_s if said.max_delay_ms is None else said.max_delay_ms / 1000,
-            usual.jitter if said.jitter is None else said.jitter,
+            default.attempts if settings.attempts is None else settings.attempts,
+            default.min_delay_s if settings.min_delay_ms is None else settings.min_delay_ms / 1000,
+            default.max_delay_s if settings.max_delay_ms is None else settings.max_delay_ms / 1000,
+            default.jitter if settings.jitter is None else settings.jitter,
         )
 
 

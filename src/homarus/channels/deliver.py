@@ -108,11 +108,11 @@ class Delivery:
     async def run(self, intake: Intake) -> None:
         """Receive and send until cancelled; due records are still sent, in a grace period."""
         for parcel in await self._journal.parcels("unknown"):
-            self._note(parcel)
+            self._track_unknown(parcel)
         async with intake.opened(), asyncio.TaskGroup() as group:
             self._live = group, intake
             for line in self._lines.values():
-                self._begin(line)
+                self._start(line)
             try:
                 await asyncio.Event().wait()
             finally:
@@ -123,10 +123,12 @@ class Delivery:
         """Add an account, and start it if the supervisor is running."""
         from homarus.channels.courier import Courier  # not imported without channels
 
-        line = Line(channel, Courier(channel, self._journal, self._clock, ended=self._note))
+        line = Line(
+            channel, Courier(channel, self._journal, self._clock, ended=self._track_unknown)
+        )
         if self._lines.setdefault(line.key, line) is not line:
             raise UserError(f"two channels are called {line.name}", fix="rename one of them")
-        self._begin(line)
+        self._start(line)
 
     async def close(self, channel: str, account: str) -> None:
         """Stop one account; its pending records stay in the journal."""
@@ -173,7 +175,7 @@ class Delivery:
             return self._able.get((to.channel, to.account), Capabilities())
         return line.channel.capabilities
 
-    def _note(self, parcel: Parcel) -> None:
+    def _track_unknown(self, parcel: Parcel) -> None:
         """Track the records with unknown delivery, without their text."""
         line = self.line(parcel.address.channel, parcel.address.account)
         if line and parcel.state == "sent":
@@ -185,13 +187,13 @@ class Delivery:
         else:
             self._unknown.pop(parcel.id, None)
 
-    def _begin(self, line: Line) -> None:
+    def _start(self, line: Line) -> None:
         if self._live:
             group, intake = self._live
-            work = self._attend(line, intake)
+            work = self._supervise(line, intake)
             line.task = group.create_task(work, name=f"channel {line.name}")
 
-    async def _attend(self, line: Line, intake: Intake) -> None:
+    async def _supervise(self, line: Line, intake: Intake) -> None:
         channel, receive = line.channel, intake.receiver(line.channel, line.connect)
         clock, backoff, fatal = self._clock, self._restart, (ChannelAuthFailed,)
 

@@ -52,7 +52,7 @@ class Front:
     ) -> None:
         self._told, self._is_command = sent, is_command
         self._door: tuple[Gate, Porter] | None = None
-        self._open_door = partial(self._make_door, config, state, clock, called, record)
+        self._open_door = partial(self._make_admission, config, state, clock, called, record)
         self.delivery = Delivery(journal, (), clock, config=config, sent=self._sent)
         self.live = Live(group, clock, channel=self._channel, config=config)
         self._intake = Intake(
@@ -73,7 +73,7 @@ class Front:
         self._door = self._door or self._open_door()
         return await self._door[1].admit(channel, inbound)
 
-    def _make_door(
+    def _make_admission(
         self,
         config: Callable[[], Config],
         state: Path,

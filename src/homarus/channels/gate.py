@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 SEEN: Final = "👀"
 _LOCK_WAIT_S: Final = 0.1  # the event loop waits while another process writes a pairing file
-_MAX_TOLD: Final = 1_000
+_MAX_NOTICES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Gate:
         self._pairings = Pairings(state, clock, wait_s=_LOCK_WAIT_S)
         self._history, self._mentions, self._loops = History(), Mentions(), Loops(clock)
         self._warned_of: Config | None = None
-        self._told: OrderedDict[str, str] = OrderedDict()  # notices, and their messages
+        self._notices: OrderedDict[str, str] = OrderedDict()  # notices, and their messages
         self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # answered recently
         self._warned: set[str] = set()
 
@@ -113,21 +113,21 @@ class Gate:
         try:
             settings = self._settings(config, address.channel, address.account)
             case = Case(inbound, route, config, settings)
-            verdict = self._refuse(case) or self._judge(case)
-            if isinstance(verdict, Admitted):
-                verdict = self._looping(case) or self._with_talk(case, verdict)
+            decision = self._refuse(case) or self._check_chat(case)
+            if isinstance(decision, Admitted):
+                decision = self._check_loop(case) or self._with_history(case, decision)
         except (ConfigError, StoreError) as exc:
             self._warn(f"messages of {address.channel} are not heard: {exc}")
             return PassedOver("the rules could not be read")
-        return verdict
+        return decision
 
     def answered(self, address: Address) -> None:
         """Drop the group history before a reply that was sent."""
         self._history.spend(address)
         self._loops.answered(address)
 
-    def _judge(self, case: Case) -> Verdict:
-        return self._judge_direct(case) if is_direct(case.inbound) else self._judge_group(case)
+    def _check_chat(self, case: Case) -> Verdict:
+        return self._check_direct(case) if is_direct(case.inbound) else self._check_group(case)
 
     def _refuse(self, case: Case) -> PassedOver | None:
         """Ignore what is never answered, whoever sent it."""
@@ -142,7 +142,7 @@ class Gate:
 
     # Direct chats
 
-    def _judge_direct(self, case: Case) -> Verdict:
+    def _check_direct(self, case: Case) -> Verdict:
         settings = case.settings
         if settings.dm_policy == "disabled":
             return PassedOver("direct messages are disabled")
@@ -168,15 +168,15 @@ class Gate:
             return PassedOver("too many others wait for approval")
         key = challenge_key(asked)
         # Offered again because it could not be stored: it gets the same notice.
-        if self._told.setdefault(key, inbound.id) != inbound.id:
+        if self._notices.setdefault(key, inbound.id) != inbound.id:
             return PassedOver("its sender waits for approval")
-        while len(self._told) > _MAX_TOLD:
-            self._told.popitem(last=False)
+        while len(self._notices) > _MAX_NOTICES:
+            self._notices.popitem(last=False)
         return Challenged(challenge_text(asked), key)
 
     # Groups
 
-    def _judge_group(self, case: Case) -> Verdict:
+    def _check_group(self, case: Case) -> Verdict:
         room = room_of(case)
         if any(not layer.enabled for layer in room.layers):
             return PassedOver("the group is disabled")
@@ -188,21 +188,21 @@ class Gate:
             return PassedOver("the group or its sender is not listed")
         # Pairing is for direct chats: in a group, a paired sender has no rights.
         authority = self._authority(case, group_rolls(case, room))
-        return self._judge_mention(case, room, authority)
+        return self._check_mention(case, room, authority)
 
-    def _judge_mention(self, case: Case, room: Room, authority: Authority) -> Verdict:
+    def _check_mention(self, case: Case, room: Room, authority: Authority) -> Verdict:
         inbound, occasion = case.inbound, case.inbound.occasion
         patterns = self._mentions.patterns(
-            case.config, case.route.agent, case.settings, lambda: self._calls(case)
+            case.config, case.route.agent, case.settings, lambda: self._names_of(case)
         )
         # A message that mentions another user by the service's own means is not for us.
         called = not occasion.elsewhere and is_called(inbound.text, patterns)
-        more = _album(case) in self._albums  # the first message has the text
+        is_album_part = _album(case) in self._albums  # the first message has the text
         mention = Mention(
             required=self._requires_mention(case, room),
             detectable=occasion.detects or bool(patterns),
             mentioned=occasion.mentioned or called,
-            implied=occasion.answers_us or more,
+            implied=occasion.answers_us or is_album_part,
             elsewhere=occasion.elsewhere,
         )
         text = _command_in(inbound, patterns) if mention.mentioned else inbound.text
@@ -218,10 +218,12 @@ class Gate:
             return PassedOver("it does not speak to us")
         if occasion.album:
             self._albums[_album(case)] = None
-            while len(self._albums) > _MAX_TOLD:
+            while len(self._albums) > _MAX_NOTICES:
                 self._albums.popitem(last=False)
         heard = replace(inbound, text=text, authority=authority)
-        return Admitted(heard, "" if more else self._ack(case, mention if not ordered else None))
+        return Admitted(
+            heard, "" if is_album_part else self._ack(case, mention if not ordered else None)
+        )
 
     def _requires_mention(self, case: Case, room: Room) -> bool:
         match self._entry(case.route.key).get("groupActivation"):
@@ -269,14 +271,14 @@ class Gate:
         emoji = next((each for each in own if each is not None), None)
         if not due or emoji == "":
             return ""
-        return emoji or self._calls(case).emoji or SEEN
+        return emoji or self._names_of(case).emoji or SEEN
 
-    def _calls(self, case: Case) -> Called:
+    def _names_of(self, case: Case) -> Called:
         if self._called:
             return self._called(case.route.agent)
         return called_by_config(case.config, case.route.agent)
 
-    def _looping(self, case: Case) -> PassedOver | None:
+    def _check_loop(self, case: Case) -> PassedOver | None:
         inbound, is_trusted = case.inbound, False
         if is_direct(inbound):
             known = self._pairings.allowed(case.channel, case.account)
@@ -287,12 +289,12 @@ class Gate:
         self._warn(f"{where} answers us as fast as we answer them: nothing is said there for now")
         return PassedOver("we go round in circles with its sender")
 
-    def _with_talk(self, case: Case, verdict: Admitted) -> Admitted:
+    def _with_history(self, case: Case, decision: Admitted) -> Admitted:
         """Add the group history. Last, as a message that is not answered takes none."""
         said = ""
         if not is_direct(case.inbound):
             said = self._history.take(case.route.agent, case.inbound, history_limit(case))
-        return replace(verdict, inbound=replace(verdict.inbound, before=said))
+        return replace(decision, inbound=replace(decision.inbound, before=said))
 
     def _settings(self, config: Config, channel: str, account: str) -> AccountSettings:
         if self._warned_of is not config:
@@ -304,15 +306,15 @@ class Gate:
         return settings
 
     def _warn(self, text: str) -> None:
-        if len(self._warned) < _MAX_TOLD and text not in self._warned:
+        if len(self._warned) < _MAX_NOTICES and text not in self._warned:
             self._warned.add(text)
             log.warning("%s", text)
 
 
 def challenge_key(request: Request) -> str:
     """Return the idempotency key of a pairing notice; it does not contain the code."""
-    told = f"{request.channel}\0{request.account}\0{request.id}\0{request.code}"
-    return f"pairing:{request.channel}:{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    identity = f"{request.channel}\0{request.account}\0{request.id}\0{request.code}"
+    return f"pairing:{request.channel}:{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 def challenge_text(request: Request) -> str:

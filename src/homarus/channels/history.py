@@ -30,13 +30,13 @@ class _Line:
 class _Room:
     lines: deque[_Line] = field(default_factory=deque)
     count: int = 0
-    told: int = 0  # the last buffered message that was collected
-    taker: str = ""  # by this message
+    collected_to: int = 0  # the last buffered message that was collected
+    collected_by: str = ""  # by this message
     ids: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     takers: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def forget_told(self) -> None:
-        while self.lines and self.lines[0].number <= self.told:
+        while self.lines and self.lines[0].number <= self.collected_to:
             self.lines.popleft()
 
 
@@ -65,13 +65,15 @@ class History:
         room = self._rooms.get((inbound.address, agent))
         if room is None or limit <= 0:
             return ""
-        if inbound.id != room.taker:
+        if inbound.id != room.collected_by:
             if inbound.id in room.takers:
                 return ""  # an old message that is offered again: it has its context
             room.forget_told()
-            room.taker, room.told = inbound.id, room.count
+            room.collected_by, room.collected_to = inbound.id, room.count
             room.takers.append(inbound.id)
-        upto = [one for one in room.lines if one.number <= room.told and one.id != inbound.id]
+        upto = [
+            one for one in room.lines if one.number <= room.collected_to and one.id != inbound.id
+        ]
         return _newest(upto[-limit:])
 
     def spend(self, address: Address) -> None:
@@ -89,20 +91,20 @@ class History:
 
 
 def _line(inbound: Inbound) -> str:
-    said = inbound.text.strip()
-    if len(said) > MAX_LINE_CHARS:
-        said = f"{said[: MAX_LINE_CHARS - 1]}…"
+    body = inbound.text.strip()
+    if len(body) > MAX_LINE_CHARS:
+        body = f"{body[: MAX_LINE_CHARS - 1]}…"
     came = " ".join(f"<{media.kind}>" for media in inbound.media)
     passed = "(forwarded) " if inbound.occasion.forwarded else ""
-    return f"{speaker(inbound)}: {passed}{indent(' '.join(filter(None, (said, came))))}"
+    return f"{speaker(inbound)}: {passed}{indent(' '.join(filter(None, (body, came))))}"
 
 
 def _newest(lines: list[_Line]) -> str:
     """Return as many of the last messages as fit."""
-    kept, left = list[str](), MAX_CHARS
+    chosen, remaining = list[str](), MAX_CHARS
     for one in reversed(lines):
-        left -= len(one.text)
-        if left < 0:
+        remaining -= len(one.text)
+        if remaining < 0:
             break
-        kept.append(one.text)
-    return "\n".join(reversed(kept))
+        chosen.append(one.text)
+    return "\n".join(reversed(chosen))

@@ -106,18 +106,18 @@ class Intake:
             await self.leave(admitted, cursor)
             return
         rows = list[Acceptance]()
-        kept = self._keep(admitted, cursor, rows)
+        stored = self._store(admitted, cursor, rows)
         try:
             # A channel that is stopped meanwhile must not cancel the message: stored and not
             # submitted, it would be a duplicate when offered again, and never be answered.
-            await asyncio.shield(kept)
+            await asyncio.shield(stored)
             fault("intake.accepted")
             if acknowledge:
                 await acknowledge()
             fault("intake.acknowledged")
         finally:
             # Also after a failed acknowledgement or a failed copy for another session.
-            kept.add_done_callback(lambda _done: self._hand_on(admitted, rows))
+            stored.add_done_callback(lambda _done: self._submit_new(admitted, rows))
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         return await self._journal.cursor(name)
@@ -126,18 +126,18 @@ class Intake:
         """Record that a channel has read something."""
         self.last_ms[name] = self._clock.now_ms()
 
-    async def leave(self, left: Left, cursor: Cursor | None) -> None:
+    async def leave(self, rejected: Left, cursor: Cursor | None) -> None:
         """Store only the cursor, and what the sender gets."""
-        if cursor is None and not left.parcels:
+        if cursor is None and not rejected.parcels:
             return
         async with self._journal.commit() as unit:
             if cursor:
                 unit.read_to(cursor)
-            unit.post(*left.parcels)
-        if left.parcels:
+            unit.post(*rejected.parcels)
+        if rejected.parcels:
             self._posted()
 
-    def _keep(
+    def _store(
         self, taken: Taken, cursor: Cursor | None, rows: list[Acceptance]
     ) -> asyncio.Future[None]:
         """Store the message in a task of its own; `rows` grows with each session.
@@ -145,21 +145,21 @@ class Intake:
         If one copy is stored and the next is not, the first is a duplicate when the message is
         offered again, and still has to be submitted.
         """
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def keep() -> None:
             try:
                 await self._accept(taken, cursor, rows)
-                kept.set_result(None)
+                stored.set_result(None)
             except StoreError as exc:
-                kept.set_exception(exc)  # for the channel to handle: no bug
+                stored.set_exception(exc)  # for the channel to handle: no bug
             except asyncio.CancelledError:
-                kept.cancel()
+                stored.cancel()
                 raise
 
         name = f"keeping a message of {taken.messages[0][1].address.channel}"
-        self._group.create_task(contain(name, keep, kept.set_exception), name=name)
-        return kept
+        self._group.create_task(contain(name, keep, stored.set_exception), name=name)
+        return stored
 
     async def _accept(self, taken: Taken, cursor: Cursor | None, rows: list[Acceptance]) -> None:
         """Store it for each session; the cursor moves with the last."""
@@ -169,25 +169,25 @@ class Intake:
             rows.append(await self._journal.accept(session, inbound, at_ms=at_ms))
         rows.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
 
-    def _hand_on(self, taken: Taken, rows: Sequence[Acceptance]) -> None:
+    def _submit_new(self, taken: Taken, rows: Sequence[Acceptance]) -> None:
         new = [one.row for one in rows if self._is_new(one)]
         if new and taken.welcome:
             taken.welcome()
         if taken.in_turn:
-            self._put_in_turn(new)
+            self._submit_in_turn(new)
         else:
             for row in new:
                 self._put(row.session, row)
 
-    def _put_in_turn(self, rows: Sequence[Accepted]) -> None:
+    def _submit_in_turn(self, rows: Sequence[Accepted]) -> None:
         """Submit one after another; the next start submits what is left at the end."""
         if rows and not self._closed:
             first, *others = rows
             answered = self._put(first.session, first)
             if answered:
-                answered.add_done_callback(lambda _done: self._put_in_turn(others))
+                answered.add_done_callback(lambda _done: self._submit_in_turn(others))
             else:
-                self._put_in_turn(others)
+                self._submit_in_turn(others)
 
     def _is_new(self, acceptance: Acceptance) -> bool:
         row = acceptance.row

@@ -107,9 +107,9 @@ class Live:
             return
         for place in asked:
             if ack := self._acks.pop(place, None):
-                self._take_back(ack)
+                self._remove_reaction(ack)
 
-    def _take_back(self, ack: _Ack) -> None:
+    def _remove_reaction(self, ack: _Ack) -> None:
         channel = self._channel(ack.to.channel, ack.to.account)
         if channel is None or not isinstance(channel, Reacts):
             return

@@ -40,7 +40,7 @@ class Loops:
         is_bot = inbound.occasion.is_bot
         if is_trusted and not is_bot:
             return False
-        most, window_s = (BOT_TURNS, BOT_WINDOW_S) if is_bot else (TURNS, WINDOW_S)
+        max_turns, window_s = (BOT_TURNS, BOT_WINDOW_S) if is_bot else (TURNS, WINDOW_S)
         chat, now_s = self._chat(inbound.address), self._clock.monotonic()
         if inbound.id and inbound.id == chat.last:
             return False
@@ -49,7 +49,7 @@ class Loops:
         seen = chat.turns.setdefault(inbound.sender, deque(maxlen=TURNS + 1))
         while seen and seen[0] <= now_s - window_s:
             seen.popleft()
-        if len(seen) >= most:
+        if len(seen) >= max_turns:
             return True
         chat.last = inbound.id
         if chat.is_our_turn_over or not seen:

@@ -28,9 +28,9 @@ from homarus.tools.tool import Posted
 if TYPE_CHECKING:
     from homarus.config.channels import AccountSettings
 
-RECEIPT_S: Final = 10.0  # how long a tool waits for the receipt of its message
-ASK_S: Final = 30.0  # timeout of a request
-LOOK_S: Final = 0.1
+RECEIPT_TIMEOUT_S: Final = 10.0  # how long a tool waits for the receipt of its message
+REQUEST_TIMEOUT_S: Final = 30.0  # timeout of a request
+RECEIPT_POLL_S: Final = 0.1
 
 
 class Mailbox:
@@ -93,7 +93,7 @@ class Mailbox:
 
         channel, settings = self._open(to, "sendMessage")
         _check_files(channel, extras.media)
-        text = await self._let_out(Outbound(to, text, key, extras))
+        text = await self._run_hooks(Outbound(to, text, key, extras))
         at_ms, able = self._clock.now_ms(), channel.capabilities
         parcels = pack(key, text, to, able, settings, extras=extras, at_ms=at_ms)
         if not parcels:
@@ -106,8 +106,8 @@ class Mailbox:
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         channel, _ = self._open(to, "reactions")
         if not isinstance(channel, Reacts):
-            raise _unable(to, "has no reactions")
-        async with _asking(to):
+            raise _unsupported(to, "has no reactions")
+        async with _requesting(to):
             await channel.react(to, message_id, emoji)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
@@ -115,24 +115,24 @@ class Mailbox:
 
         channel, settings = self._open(to, "editMessage")
         if not isinstance(channel, Edits):
-            raise _unable(to, "cannot change a message that was sent")
+            raise _unsupported(to, "cannot change a message that was sent")
         key = f"{message_id}:edit"
-        text = await self._let_out(Outbound(to, text, key, Extras(replaces=message_id)))
+        text = await self._run_hooks(Outbound(to, text, key, Extras(replaces=message_id)))
         parts = render(text, channel.capabilities, settings, mode="length")
         if len(parts) != 1:
             why = "is empty" if not parts else "is too long for one message"
             raise ToolError(f"the new text {why}", fix="delete the message and send another")
-        async with _asking(to):
+        async with _requesting(to):
             await channel.edit(to, message_id, parts[0])
 
     async def delete(self, to: Address, message_id: str) -> None:
         channel, _ = self._open(to, "deleteMessage")
         if not isinstance(channel, Deletes):
-            raise _unable(to, "cannot take a message back")
-        async with _asking(to):
+            raise _unsupported(to, "cannot take a message back")
+        async with _requesting(to):
             await channel.delete(to, message_id)
 
-    async def _let_out(self, message: Outbound) -> str:
+    async def _run_hooks(self, message: Outbound) -> str:
         """Return the text as the hooks leave it."""
         sent = await self._hooks.message_sending(message)
         if isinstance(sent, Refusal):
@@ -156,13 +156,13 @@ class Mailbox:
 
     async def _receipt(self, ids: Sequence[str]) -> Posted:
         """Return the state of the records, as far as it is known within the timeout."""
-        until_s = self._clock.monotonic() + RECEIPT_S
+        until_s = self._clock.monotonic() + RECEIPT_TIMEOUT_S
         while True:
             found = [await self._store.journal.parcel(parcel_id) for parcel_id in ids]
             posted = _posted([parcel for parcel in found if parcel])
             if posted.state != "queued" or self._clock.monotonic() >= until_s:
                 return posted
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(RECEIPT_POLL_S)
 
 
 def find_address(
@@ -249,26 +249,26 @@ def _posted(parcels: Sequence[Parcel]) -> Posted:
 
 def _check_files(channel: Channel, media: Sequence[Media]) -> None:
     """Raise a ToolError for a file that cannot be sent: the agent learns it, not the chat."""
-    most = channel.capabilities.media_max_bytes
+    max_bytes = channel.capabilities.media_max_bytes
     for file in media:
         if file.problem:
             raise ToolError(f"{file.name}: {file.problem}")
-        if not most:
+        if not max_bytes:
             raise ToolError(f"{channel.name} takes no files", fix="say it in words")
-        if file.size > most:
-            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {most}")
+        if file.size > max_bytes:
+            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {max_bytes}")
 
 
-def _unable(to: Address, why: str) -> ToolError:
+def _unsupported(to: Address, why: str) -> ToolError:
     return ToolError(f"{to.channel} {why}")
 
 
 @asynccontextmanager
-async def _asking(to: Address) -> AsyncIterator[None]:
+async def _requesting(to: Address) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(ASK_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             yield
     except TimeoutError as exc:
-        raise ToolTimeout(f"{to.channel} did not answer within {ASK_S:g} s") from exc
+        raise ToolTimeout(f"{to.channel} did not answer within {REQUEST_TIMEOUT_S:g} s") from exc
     except OSError as exc:
         raise ToolError(f"{to.channel} could not be reached: {exc}") from exc

@@ -45,30 +45,32 @@ class Files:
         """Return the message with its files; each that could not be fetched says why."""
         if not inbound.media:
             return inbound
-        most = round((settings.media_max_mb or DEFAULT_MB) * _MB)
+        max_bytes = round((settings.media_max_mb or DEFAULT_MB) * _MB)
         kept, images = list[Media](), list[Image]()
         for media in inbound.media[:MAX_FILES]:
-            found, content = await self._had(channel, media, most)
-            kept.append(found)
-            if content and found.mime.startswith("image/") and len(content) <= MAX_IMAGE_BYTES:
-                images.append(Image(base64.b64encode(content).decode("ascii"), found.mime))
-        left = [_lost(media, "too many files at once") for media in inbound.media[MAX_FILES:]]
+            fetched, content = await self._download(channel, media, max_bytes)
+            kept.append(fetched)
+            if content and fetched.mime.startswith("image/") and len(content) <= MAX_IMAGE_BYTES:
+                images.append(Image(base64.b64encode(content).decode("ascii"), fetched.mime))
+        left = [_missing(media, "too many files at once") for media in inbound.media[MAX_FILES:]]
         return replace(inbound, media=(*kept, *left), images=(*inbound.images, *images))
 
-    async def _had(self, channel: Channel, media: Media, most: int) -> tuple[Media, bytes]:
+    async def _download(
+        self, channel: Channel, media: Media, max_bytes: int
+    ) -> tuple[Media, bytes]:
         if not isinstance(channel, Fetches):
-            return _lost(media, "files cannot be fetched from this service"), b""
-        if media.size > most:
-            return _lost(media, f"it is larger than {most / _MB:g} MB"), b""
+            return _missing(media, "files cannot be fetched from this service"), b""
+        if media.size > max_bytes:
+            return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         try:
             async with asyncio.timeout(FETCH_S):
-                content = await channel.fetch(media, most)
+                content = await channel.fetch(media, max_bytes)
             path, mime = await asyncio.to_thread(self._keep, content, media.mime)
         except MediaTooLarge:
-            return _lost(media, f"it is larger than {most / _MB:g} MB"), b""
+            return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         except (ChannelError, TimeoutError, OSError) as exc:
             log.warning("a file of %s could not be had: %s", channel.name, str(exc) or "too slow")
-            return _lost(media, "it could not be fetched"), b""
+            return _missing(media, "it could not be fetched"), b""
         return replace(media, path=str(path), mime=mime, size=len(content), problem=""), content
 
     def _keep(self, content: bytes, told: str) -> tuple[Path, str]:
@@ -99,7 +101,7 @@ class Files:
                     path.unlink()
 
 
-def _lost(media: Media, why: str) -> Media:
+def _missing(media: Media, why: str) -> Media:
     return replace(media, problem=why)
 
 

@@ -77,12 +77,12 @@ def render(
     mode: ChunkMode | None = None,
 ) -> list[str]:
     """Return a text in the dialect, split; `limit` is one below the account's own."""
-    most = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
+    max_size = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
     found = parts(
         storable(text),
         capabilities,
         tables=settings.markdown.tables,
-        limit=min(limit or most, most),
+        limit=min(limit or max_size, max_size),
         mode=mode or settings.chunk_mode,
     )
     return [part for part in found if part.strip()]
@@ -110,18 +110,18 @@ def _sort_out(
     media: Sequence[Media], capabilities: Capabilities, settings: "AccountSettings"
 ) -> tuple[list[Media], list[str]]:
     """Return the files that can be sent, and a line of text for each that cannot."""
-    most = capabilities.media_max_bytes
+    max_size = capabilities.media_max_bytes
     if settings.media_max_mb:
-        most = min(most, round(settings.media_max_mb * _MB))
+        max_size = min(max_size, round(settings.media_max_mb * _MB))
     files, notes = list[Media](), list[str]()
     for file in media:
         name = f"`{one_line(file.name or 'a file', _MAX_NAME_CHARS).replace('`', chr(39))}`"
         if file.problem:
             notes.append(f"({name} was not sent: {one_line(file.problem, 200)})")
-        elif not most:
+        elif not max_size:
             notes.append(f"(a file that cannot be sent here: {name})")
-        elif file.size > most:
-            size, limit = f"{file.size / _MB:.1f} MB", f"{most / _MB:.1f} MB"
+        elif file.size > max_size:
+            size, limit = f"{file.size / _MB:.1f} MB", f"{max_size / _MB:.1f} MB"
             notes.append(f"({name} was not sent: it has {size}, and {limit} is the limit here)")
         else:
             files.append(file)

@@ -167,8 +167,8 @@ class Pairings:
         file.write({**file.read(), "version": 1, "requests": rows})
 
     def _drop(self, request: Request) -> None:
-        left = [one for one in self.pending(request.channel) if one.code != request.code]
-        self._write(request.channel, left)
+        remaining = [one for one in self.pending(request.channel) if one.code != request.code]
+        self._write(request.channel, remaining)
 
     def _complain(self, name: str, exc: StoreError) -> None:
         if name not in self._troubles:
@@ -186,8 +186,8 @@ class Pairings:
         if not 0 <= self._clock.now_ms() - created_ms < TTL_MS:
             return None
         meta = row.get("meta")
-        kept = meta if isinstance(meta, dict) else {}
-        account = kept.get("accountId")
+        saved_meta = meta if isinstance(meta, dict) else {}
+        account = saved_meta.get("accountId")
         return Request(
             channel,
             account if isinstance(account, str) and account else DEFAULT_ACCOUNT,
@@ -195,7 +195,7 @@ class Pairings:
             code,
             created_ms,
             _ms(row.get("lastSeenAt")) or created_ms,
-            kept,
+            saved_meta,
         )
 
     def _find(self, channel: str, account: str, sender: str) -> Request | None:
@@ -204,13 +204,13 @@ class Pairings:
 
     def _asked(self, inbound: Inbound, known: Request | None) -> Request:
         address, now_ms = inbound.address, self._clock.now_ms()
-        told = {
+        details = {
             "name": one_line(inbound.occasion.name, _MAX_NAME_CHARS),
             "username": one_line(inbound.occasion.handle, _MAX_NAME_CHARS),
             "accountId": address.account,
             "chatId": address.chat if address.chat != inbound.sender else "",
         }
-        meta: dict[str, Json] = {key: value for key, value in told.items() if value}
+        meta: dict[str, Json] = {key: value for key, value in details.items() if value}
         if known:
             return replace(known, seen_ms=now_ms, meta={**known.meta, **meta})
         taken = {one.code for one in self.pending(address.channel)}
@@ -219,9 +219,9 @@ class Pairings:
         return Request(address.channel, address.account, who, code, now_ms, now_ms, meta)
 
     def _coded(self, channel: str, code: str, account: str | None) -> Request:
-        said = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
+        typed = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
         for one in self.pending(channel, account):
-            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), said):
+            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), typed):
                 return one
         of = f" of account {account}" if account else ""
         raise UserError(

@@ -66,7 +66,7 @@ class Porter:
             if isinstance(verdict, Admitted)
         ]
         if not heard:
-            return self._leave(inbound, verdicts[0])
+            return self._reject(inbound, verdicts[0])
         settings = common(config, place.channel, place.account)
         whole = await self._files.fetch(channel, settings, inbound)
         ack = next((ack for _, _, ack in heard if ack), "")
@@ -76,7 +76,7 @@ class Porter:
             welcome=partial(self._welcome, whole, ack) if ack else None,
         )
 
-    def _leave(self, inbound: Inbound, verdict: Verdict) -> Left:
+    def _reject(self, inbound: Inbound, verdict: Verdict) -> Left:
         """Reject a message; an unknown sender may get a pairing notice."""
         if isinstance(verdict, Challenged):
             return Left(tuple(self._pack(inbound, verdict.key, verdict.text)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEND_S: Final = 5.0  # timeout of one request
+REQUEST_TIMEOUT_S: Final = 5.0  # timeout of one request
 DRAFT_GAP_S: Final = 1.0  # minimum interval between two
 EDIT_GAP_S: Final = 1.2
 MAX_GAP_S: Final = 60.0
@@ -161,7 +161,7 @@ class Showing:
         """
         self._held = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(SEND_S + 1):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S + 1):
                 await self._idle.wait()
         return self._sketch.message_id if self._sketch else ""
 
@@ -225,7 +225,7 @@ class Showing:
         """Show a text; a rate-limited service is updated less often."""
         after_s = 0.0
         try:
-            async with asyncio.timeout(SEND_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await sketch.put(text)
         except SendFailed as exc:
             log.debug("an answer could not be shown while it grows: %s", exc)
@@ -236,7 +236,7 @@ class Showing:
         except (ChannelError, TimeoutError, OSError) as exc:
             log.debug("an answer could not be shown while it grows: %s", str(exc) or "too slow")
             self._failures += 1
-            self._over = self._failures >= MAX_FAILURES or self._is_lost(sketch, exc)
+            self._over = self._failures >= MAX_FAILURES or self._should_give_up(sketch, exc)
         else:
             self._shown, self._failures = text, 0
             self._gap_s = max(sketch.gap_s, self._gap_s / 2)
@@ -244,7 +244,7 @@ class Showing:
         self._gap_s = min(max(self._gap_s * 2, after_s), MAX_GAP_S)
         self._changed.set()
 
-    def _is_lost(self, sketch: Sketch, exc: Exception) -> bool:
+    def _should_give_up(self, sketch: Sketch, exc: Exception) -> bool:
         """Return whether to give up: a message that may exist is not started again."""
         if isinstance(exc, ChannelAuthFailed):
             return True
@@ -255,7 +255,7 @@ class Showing:
 async def attempt(what: str, ask: Callable[[], Awaitable[None]]) -> None:
     """Send a best-effort request: failures are only logged."""
     try:
-        async with asyncio.timeout(SEND_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await ask()
     except (ChannelError, TimeoutError, OSError) as exc:
         log.debug("%s: %s", what, str(exc) or "too slow")

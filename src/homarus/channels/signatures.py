@@ -112,8 +112,8 @@ def check_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> st
 class Replays:
     """Keep the newest marks of authentic requests, to detect replays."""
 
-    def __init__(self, most: int = MAX_MARKS) -> None:
-        self._most = most
+    def __init__(self, max_marks: int = MAX_MARKS) -> None:
+        self._max_marks = max_marks
         self._marks: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Replays:
         known = mark in self._marks
         self._marks[mark] = None
         self._marks.move_to_end(mark)
-        while len(self._marks) > self._most:
+        while len(self._marks) > self._max_marks:
             self._marks.popitem(last=False)
         return not known
 

@@ -138,7 +138,7 @@ class Switchboard:
 
     def listener(self, path: str) -> Listens | None:
         """Return the account with this webhook path."""
-        line = self._at(path)
+        line = self._with_path(path)
         return line.channel if line and isinstance(line.channel, Listens) else None
 
     def channel(self, channel: str, account: str) -> Channel | None:
@@ -162,9 +162,9 @@ class Switchboard:
     async def _open(self, key: tuple[str, str], account: _Account) -> None:
         """Start an account; an error becomes its problem."""
 
-        async def begin() -> None:
+        async def start() -> None:
             try:
-                channel = self._make(*key)
+                channel = self._create(*key)
                 self._check_path(channel)
                 self._delivery.open(channel)
             except HomarusError as exc:
@@ -173,21 +173,21 @@ class Switchboard:
                     "channel %s:%s is off: %s", *key, exc
                 )
 
-        def broke(exc: Exception) -> None:
+        def on_bug(exc: Exception) -> None:
             account.problem = f"it met a bug ({type(exc).__name__}); homarus logs has the details"
 
         if account.enabled:
-            await contain(f"channel {':'.join(key)}", begin, broke)
+            await contain(f"channel {':'.join(key)}", start, on_bug)
 
     def _check_path(self, channel: Channel) -> None:
         """Refuse a webhook path that another account has."""
-        if isinstance(channel, Listens) and (other := self._at(channel.path)):
+        if isinstance(channel, Listens) and (other := self._with_path(channel.path)):
             raise ConfigError(
                 f"its webhook's path {channel.path} is that of {other.name} already",
                 fix="give one of them another webhookPath",
             )
 
-    def _make(self, channel: str, account: str) -> Channel:
+    def _create(self, channel: str, account: str) -> Channel:
         from homarus.channels.roster import load_channel
         from homarus.config.channels import account_settings
 
@@ -211,7 +211,7 @@ class Switchboard:
             )
         return channel, account
 
-    def _at(self, path: str) -> Line | None:
+    def _with_path(self, path: str) -> Line | None:
         for line in self._delivery.lines if path else ():
             if isinstance(line.channel, Listens) and line.channel.path == path:
                 return line
@@ -226,7 +226,7 @@ class Switchboard:
 
     def _status(self, key: tuple[str, str], line: Line | None) -> LineStatus:
         account = self._accounts.get(key) or _Account({})
-        told = LineStatus(
+        configured_status = LineStatus(
             *key,
             name=str(account.settings.get("name") or ""),
             enabled=account.enabled,
@@ -234,9 +234,9 @@ class Switchboard:
             problem=account.problem,
         )
         if line is None:
-            return told
+            return configured_status
         return replace(
-            told,
+            configured_status,
             running=line.task is not None and not line.task.done(),
             connected=line.is_up,
             since_ms=line.since_ms,

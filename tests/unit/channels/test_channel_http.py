@@ -1,4 +1,4 @@
-"""HTTP to a chat service: its address as somebody typed it, and what cannot be sent."""
+"""The service client: typed addresses, and files that cannot be sent."""
 
 import asyncio
 

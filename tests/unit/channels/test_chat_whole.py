@@ -1,4 +1,4 @@
-"""The whole program with one chat service: shown, sent, and written to by a tool."""
+"""The complete program with one chat service: live replies, answers, and the message tool."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ HERE = Address("svc", "ann")
 
 
 class Chat:
-    """A service with everything, and one person who writes there."""
+    """A service with all features, and one user."""
 
     name, account = "svc", "default"
     capabilities = Capabilities(
@@ -62,7 +62,7 @@ class Chat:
 
 
 def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> Chat:
-    """Have the program answer what is written, until enough was sent."""
+    """Answer what the user writes, until enough was sent."""
     state = folder / ".openclaw"
     (state / "credentials").mkdir(parents=True)
     (state / "credentials" / "svc-allowFrom.json").write_text(

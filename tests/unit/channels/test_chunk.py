@@ -1,4 +1,4 @@
-"""Cutting text: nothing lost, nothing too long, fences whole."""
+"""Splitting text: nothing lost, within the limit, fences well-formed."""
 
 import time
 
@@ -87,7 +87,7 @@ def test_chunk_markdown_keeps_letters_and_closes_fences(text: str, limit: int, u
 
 
 def _code_and_prose(chunks: list[str]) -> tuple[str, str]:
-    """The letters inside fences and those outside; marker lines left out."""
+    """Return the letters inside and outside of fences, without marker lines."""
     code, prose = "", ""
     for chunk in chunks:
         at = 0

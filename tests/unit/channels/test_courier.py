@@ -9,7 +9,7 @@ import pytest
 
 from homarus.channels import courier as module
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive, Retry
-from homarus.channels.courier import FILE_S, LOOK_S, SEND_S, Courier
+from homarus.channels.courier import FILE_EXTRA_S, POLL_INTERVAL_S, SEND_TIMEOUT_S, Courier
 from homarus.channels.http import CONNECT_S
 from homarus.channels.matrix import api as matrix
 from homarus.channels.telegram import api as telegram
@@ -31,7 +31,7 @@ Step: TypeAlias = Exception | asyncio.Event | None
 
 
 class Carrier:
-    """A channel that does as its script says, send by send; then it takes everything."""
+    """A channel with a script for its sends; afterwards it accepts everything."""
 
     name = "svc"
     account = "default"
@@ -40,10 +40,10 @@ class Carrier:
         self.capabilities = Capabilities(idempotent=idempotent, retry=Retry(attempts=1))
         self.script = list(script)
         self.asked: list[str] = []  # the key of every send
-        self.taken: list[str] = []  # the keys of what was answered
+        self.taken: list[str] = []  # the keys of answered sends
 
     async def run(self, receive: Receive) -> None:
-        """Nothing arrives."""
+        """Receive nothing."""
 
     async def send(self, message: Outbound) -> Receipt:
         self.asked.append(message.key)
@@ -57,7 +57,7 @@ class Carrier:
 
 
 class Listed(Carrier):
-    """One that can be asked; `there` is what arrived, an exception when it cannot tell."""
+    """A channel with lookup; `there` is what arrived, or the error of the lookup."""
 
     def __init__(self, *script: Step) -> None:
         super().__init__(*script)
@@ -110,7 +110,7 @@ async def until(journal: MemoryJournal, parcel_id: str, state: ParcelState) -> P
 
 
 def carry(channel: Channel, body: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
-    """Run a body beside a courier."""
+    """Run a body next to a worker."""
 
     @asynccontextmanager
     async def stage() -> Any:
@@ -133,7 +133,7 @@ def carry(channel: Channel, body: Callable[[Stage], Awaitable[None]], **options:
 async def leave_sending(
     stage: Stage, parcel_id: str, chat: str = "a", extras: Extras = NO_EXTRAS
 ) -> None:
-    """As an earlier process leaves a parcel when it is killed."""
+    """Leave a record as a killed process does."""
     now_ms, to = stage.clock.now_ms(), Address("svc", chat)
     parcel = Parcel(parcel_id, "r", to, parcel_id, now_ms, now_ms + 3_600_000, extras=extras)
     name = f"outbox:svc:default:{chat}"
@@ -157,7 +157,7 @@ def test_worker_records_of_a_chat_are_sent_in_order_with_receipts() -> None:
 
 def test_worker_temporary_refusal_is_retried_with_growing_backoff() -> None:
     service = Carrier(*[SendFailed("busy", retryable=True)] * 4)
-    service.capabilities = Capabilities(retry=Retry(attempts=3, least_s=0.4, jitter=0.0))
+    service.capabilities = Capabilities(retry=Retry(attempts=3, min_delay_s=0.4, jitter=0.0))
 
     async def body(stage: Stage) -> None:
         await stage.post("1")
@@ -218,7 +218,7 @@ def test_worker_edit_of_missing_message_is_sent_as_new_message(
 def test_worker_edit_maybe_sent_as_new_message_is_not_sent_again(
     service: Carrier, state: ParcelState, asked: list[str]
 ) -> None:
-    """The program ended while it was sent; what it was to replace is gone."""
+    """The process ended during the send, and the message to replace is gone."""
 
     async def body(stage: Stage) -> None:
         await leave_sending(stage, "1", extras=CHANGE)
@@ -267,7 +267,7 @@ def test_worker_waiting_for_slow_service_does_not_poll() -> None:
     async def body(stage: Stage) -> None:
         await stage.post("1", chat="a")
         await stage.post("2", chat="b")
-        await stage.clock.advance(LOOK_S)  # time to look, and nobody there who could go
+        await stage.clock.advance(POLL_INTERVAL_S)  # a poll is due while all slots are taken
         before = len(stage.clock.slept)
         await stage.settle()
         assert len(stage.clock.slept) == before and service.asked == ["1"]
@@ -308,7 +308,7 @@ def test_worker_temporary_refusal_keeps_order_of_chat() -> None:
         assert service.asked == ["1"]
         await stage.clock.advance(1)
         assert service.asked == ["1", "1"]
-        await stage.clock.advance(19)  # the second wait is twice as long
+        await stage.clock.advance(19)  # the second backoff is twice as long
         assert service.asked == ["1", "1"]
         await stage.clock.advance(1)
         assert service.taken == ["1", "2"] and await stage.state("2") == "sent"
@@ -354,7 +354,7 @@ def test_worker_expired_record_is_dead_and_logged(
         await stage.post("2")
         await stage.clock.advance(14)
         assert service.asked == ["1", "1"] and await stage.state("1") == "pending"
-        await stage.clock.advance(1)  # its next try would have been at 30
+        await stage.clock.advance(1)  # its next attempt would have been at 30
         dead = await stage.until("1", "dead")
         assert "in time" in dead.why
         assert service.asked == ["1", "1", "2"]
@@ -375,7 +375,7 @@ def test_worker_unknown_outcome_without_lookup_is_not_resent(
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2", "3")
-        await stage.clock.advance(10)  # a bug is looked at again after a while
+        await stage.clock.advance(10)  # after a bug, the chat is tried again later
         unknown = await stage.until("1", "unknown")
         await stage.until("3", "sent")
         await stage.clock.advance(3_600)
@@ -417,7 +417,7 @@ def test_worker_send_with_file_has_longer_timeout() -> None:
 
 
 def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
-    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_S + FILE_S
+    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
@@ -445,7 +445,7 @@ def test_worker_service_with_lookup_is_queried_before_resend() -> None:
         await stage.clock.advance(1)
         seen = await stage.until("1", "sent")
         assert seen.receipt == "id-seen" and service.asked == ["1", "2"]
-        await stage.clock.advance(20)  # the second never came
+        await stage.clock.advance(20)  # the second never arrived
         assert await stage.state("2") == "sent"
         assert service.asked == ["1", "2", "2"] and service.looked == 2
 
@@ -453,7 +453,7 @@ def test_worker_service_with_lookup_is_queried_before_resend() -> None:
 
 
 def test_worker_successive_backoffs_are_awaited_without_polling() -> None:
-    """It may have arrived; it has not; and the service is busy."""
+    """The outcome is unknown, the lookup finds nothing, and the service is busy."""
     service = Listed(BROKEN, LATER)
 
     async def body(stage: Stage) -> None:
@@ -695,7 +695,7 @@ def test_worker_journal_read_error_interrupts_no_send() -> None:
 def test_worker_failed_journal_write_is_repeated(
     monkeypatch: pytest.MonkeyPatch, step: Step, state: ParcelState, asked: list[str]
 ) -> None:
-    """A full disk makes no unknown outcome of one that is known."""
+    """A full disk makes no unknown outcome of a known one."""
     service = Carrier(step)
 
     async def body(stage: Stage) -> None:
@@ -732,7 +732,7 @@ def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) ->
         await stage.until("1", "sent")
         await stage.settle()
         assert looks == 1
-        await stage.clock.advance(LOOK_S - 1)
+        await stage.clock.advance(POLL_INTERVAL_S - 1)
         assert looks == 1
         await stage.clock.advance(1)
         assert looks == 2

@@ -29,7 +29,7 @@ def message(message_id: str = "1", chat: str = "chat") -> Inbound:
 
 
 class Carrier:
-    """A channel that hands over a list, then lives on; sends fail as scripted."""
+    """A channel that passes on a list of messages and keeps running; sends fail as scripted."""
 
     account = "default"
 
@@ -66,7 +66,7 @@ class Carrier:
 
 
 class TightJournal(MemoryJournal):
-    """Finds the disk full as often as it is told."""
+    """A journal whose disk is full for a number of writes."""
 
     full = 0
 
@@ -81,7 +81,7 @@ class TightJournal(MemoryJournal):
 
 @dataclass
 class Stage:
-    """Channels at work over a journal in memory; every message is answered by its text."""
+    """Running channels over a journal in memory; every message is answered by its text."""
 
     journal: TightJournal
     clock: FakeClock
@@ -339,7 +339,7 @@ def test_supervisor_remove_account_waits_for_send_under_way() -> None:
         async with asyncio.TaskGroup() as group:
             closing = group.create_task(stage.delivery.close("svc", "default"))
             await stage.settle()
-            assert not closing.done()  # and a service that is not connected sends nothing
+            assert not closing.done()  # and a disconnected service sends nothing
             gate.set()
         assert not service.connected and [one.text for one in service.sent] == ["the answer"]
         stage.delivery.open(service)

@@ -1,4 +1,4 @@
-"""Who is heard: every way in and every way to be kept out."""
+"""Access control: every way to be answered and to be refused."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def configure(telegram: Mapping[str, Json] | None = None, **rest: Json) -> Confi
 
 
 class Door:
-    """A gate on a folder, with a config that can be changed."""
+    """Access control on a folder, with a config that can be changed."""
 
     def __init__(
         self, state: Path, config: Config | None = None, called: Called | None = None
@@ -109,7 +109,7 @@ def test_access_pairing_notice_is_sent_again_only_for_new_code(tmp_path: Path) -
     door = Door(tmp_path)
     first = door.challenge(direct())
     assert door.why(direct("hello?", message_id="m2")) == "its sender waits for approval"
-    assert door.challenge(direct()) == first  # the same message, which could not be kept
+    assert door.challenge(direct()) == first  # the same message, which could not be stored
     assert Door(tmp_path, door.config).challenge(direct(message_id="m3")) == first  # a new process
     pass_time(door, TTL_MS / 1000)
     second = door.challenge(direct(message_id="m4"))
@@ -212,7 +212,7 @@ def test_access_config_change_takes_effect_at_once(tmp_path: Path) -> None:
     assert door.why(direct())
 
 
-# --- what nobody's message may be ----------------------------------------------------------------
+# --- what is never answered ----------------------------------------------------------------------
 
 
 def test_access_edited_message_is_not_answered_again(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_access_ambiguous_chat_is_treated_as_group(tmp_path: Path) -> None:
         ({"groups": {GROUP: {}}}, True),
         ({"groups": {"telegram:-100": {}}}, True),
         ({"groups": {"-1001": {}, "Team": {}, "100": {}}}, False),
-        ({"groups": {"*": {}}}, False),  # any stranger could invite us
+        ({"groups": {"*": {}}}, False),  # any unknown user could invite us
         ({"groups": {"*": {}}, "allowFrom": ["42"]}, True),
         ({"groups": {"*": {}}, "allowFrom": ["43"]}, False),
         ({"groups": {"*": {}}, "groupAllowFrom": ["*"]}, True),
@@ -316,12 +316,12 @@ def test_access_paired_sender_has_no_rights_in_group(tmp_path: Path) -> None:
     assert door.heard(group("/new", mentioned=True)).authority == "stranger"
     assert (
         door.why(group("/new", message_id="m2")) == "it does not speak to us"
-    )  # no order of theirs
+    )  # no command of theirs
     door.config = configure({"groups": {"*": {}}})
     assert "listed" in door.why(group(message_id="m3", mentioned=True))
 
 
-# --- being spoken to -----------------------------------------------------------------------------
+# --- mentions ------------------------------------------------------------------------------------
 
 MOLTY = {"agents": {"list": [{"id": "main", "identity": {"name": "Molty", "emoji": "🦞"}}]}}
 
@@ -332,7 +332,7 @@ MOLTY = {"agents": {"list": [{"id": "main", "identity": {"name": "Molty", "emoji
         ("hi", {}, False),
         ("hi", {"mentioned": True}, True),
         ("hi", {"answers_us": True}, True),
-        ("hi", {"detects": False}, False),  # by our name we can tell
+        ("hi", {"detects": False}, False),  # our name can be detected
         ("Molty, hi", {}, True),
         ("are you there @MOLTY?", {}, True),
         ("mo\u200blty?", {}, True),
@@ -376,7 +376,7 @@ def test_access_album_is_answered_as_one_message(tmp_path: Path) -> None:
     first = door.judge(group("compare these", message_id="1", mentioned=True, album="a"))
     second = door.judge(group("", message_id="2", album="a"))
     assert isinstance(first, Admitted) and first.ack
-    assert isinstance(second, Admitted) and not second.ack  # one sign for all of them
+    assert isinstance(second, Admitted) and not second.ack  # one reaction for all of them
     assert door.why(group("", message_id="3", album="b")) == "it does not speak to us"
     assert door.why(group("", message_id="4", sender="7", album="a")) == "it does not speak to us"
     assert door.why(group("", message_id="5")) == "it does not speak to us"
@@ -392,7 +392,7 @@ def test_access_name_in_identity_file_counts_as_mention(tmp_path: Path) -> None:
     ("settings", "sender", "heard"),
     [
         ({"allowFrom": ["42"]}, "42", True),
-        ({"groupAllowFrom": ["*"]}, "42", False),  # a star lets people speak, not command
+        ({"groupAllowFrom": ["*"]}, "42", False),  # a star allows to be answered, not to command
         ({"groupAllowFrom": ["42"]}, "42", True),
         ({}, "42", False),
     ],
@@ -425,7 +425,7 @@ def test_access_mention_before_command_is_removed(
     assert Door(tmp_path, configure(settings, **MOLTY)).heard(group(text, **about)).text == read
 
 
-# --- what a sender may do ------------------------------------------------------------------------
+# --- authority -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -472,7 +472,7 @@ def test_access_authority_claimed_by_message_is_ignored(tmp_path: Path) -> None:
     assert heard.authority == "stranger" and heard.before == ""
 
 
-# --- what was said before ------------------------------------------------------------------------
+# --- group history -------------------------------------------------------------------------------
 
 
 def test_access_unaddressed_messages_are_context_until_reply(tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_access_unaddressed_messages_are_context_until_reply(tmp_path: Path) -> 
     door.why(replace(group("", message_id="3"), media=(Media("image", ref="x"),)))
     told = "Ann (42): one\nBob (7): two\n  lines\nAnn (42): <image>"
     assert door.heard(group("go", message_id="4", mentioned=True)).before == told
-    assert door.heard(group("go", message_id="4", mentioned=True)).before == told  # it was not kept
+    assert door.heard(group("go", message_id="4", mentioned=True)).before == told  # not stored
     door.why(group("after", message_id="5"))
     assert door.heard(group("go", message_id="4", mentioned=True)).before == told
     door.gate.answered(Address("telegram", GROUP))
@@ -541,7 +541,7 @@ def test_access_each_agent_of_a_chat_has_its_own_history(tmp_path: Path) -> None
     assert door.heard(group("hi", message_id="2", mentioned=True)).before == "Ann (42): ops, look"
 
 
-# --- circles -------------------------------------------------------------------------------------
+# --- bot loops -----------------------------------------------------------------------------------
 
 
 def _bots(door: Door) -> None:
@@ -602,7 +602,7 @@ def test_access_burst_is_no_loop_and_known_person_is_never_cut_off(
         door.gate.answered(Address("telegram", "42"))
 
 
-# --- the first sign ------------------------------------------------------------------------------
+# --- ack reactions -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -636,7 +636,7 @@ def test_access_ack_reaction_follows_config(
     assert isinstance(verdict, Admitted) and verdict.ack == ack
 
 
-# --- hostile words -------------------------------------------------------------------------------
+# --- untrusted text ------------------------------------------------------------------------------
 
 _HOSTILE = st.text(max_size=40) | st.sampled_from(
     [

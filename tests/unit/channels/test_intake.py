@@ -27,7 +27,7 @@ def message(message_id: str = "1", text: str = "hello") -> Inbound:
 
 @dataclass
 class Stage:
-    """An intake over a journal in memory, and what it did."""
+    """An inbound pipeline over a journal in memory, and a record of what it did."""
 
     journal: MemoryJournal
     receive: Receive
@@ -42,7 +42,7 @@ class Stage:
 
 
 class GatedJournal(MemoryJournal):
-    """Its `accept` waits to be let through, and can find the disk full, also for one session."""
+    """A journal whose `accept` waits for the test, and can fail, also for one session."""
 
     gate: asyncio.Event
     full = False
@@ -132,7 +132,7 @@ def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> None:
         assert len(stage.put) == 1
         (row,) = await stage.journal.rows()
         assert row.duplicates == 99
-        assert await stage.receive.cursor() == {"offset": 99}  # or it would be read for ever
+        assert await stage.receive.cursor() == {"offset": 99}  # or it would be read forever
 
     on_stage(body)
 
@@ -242,7 +242,7 @@ def test_inbound_fault_points_are_where_their_names_say(
         with pytest.raises(faults.Injected):
             await stage.receive(message(), None, acknowledge)
         assert len(await stage.journal.rows()) == kept
-        assert stage.events == told  # and no answer has begun
+        assert stage.events == told  # and no run has started
         await stage.settle()
         assert len(stage.put) == kept  # a fault that is survived leaves nothing behind
 
@@ -256,7 +256,7 @@ async def _receive(
 
 
 def admitting(verdict: Taken | Left, body: Callable[[Stage], Awaitable[None]]) -> None:
-    """As `on_stage`, with a porter who always says the same."""
+    """Run as `on_stage`, with a fixed admission."""
 
     async def admit(_channel: Channel, _inbound: Inbound) -> Taken | Left:
         return verdict

@@ -1,4 +1,4 @@
-"""An account on a server that does as it is told; the real one is in tests/peers."""
+"""An IRC account on a scriptable server; real servers are in tests/peers."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ def out(text: str, chat: str = "bob") -> Outbound:
 
 
 async def hear(server: Server, *lines: str | bytes, count: int = 0) -> list[Inbound]:
-    """What becomes of these lines, on an account in #room."""
+    """Return the messages of these lines, on an account in #room."""
     desk = Desk()
     async with running(channel(server, channels=["#room"]), desk):
         await server.heard("JOIN")
@@ -57,7 +57,7 @@ async def hear(server: Server, *lines: str | bytes, count: int = 0) -> list[Inbo
         return (await desk.received(count + 1))[:-1]
 
 
-# Getting in
+# Registration
 
 
 def test_irc_connect_registers_and_joins_channels() -> None:
@@ -268,7 +268,7 @@ def test_irc_refused_join_is_retried_and_logged_once(
         )
         account = channel(server, channels=["#room"])
         async with running(account, Desk()):
-            await account.send(out("hi", "#Room"))  # it waits until we are in
+            await account.send(out("hi", "#Room"))  # it waits until we have joined
         assert server.said.index("PRIVMSG #Room :hi") > server.said.index("JOIN :#room")
 
     with caplog.at_level(logging.WARNING):
@@ -290,7 +290,7 @@ def test_irc_kicked_bot_rejoins_after_delay() -> None:
     run(body)
 
 
-# Hearing
+# Receiving
 
 
 def test_irc_direct_message_is_received() -> None:
@@ -377,14 +377,14 @@ LISTED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("caps", "tags", "source", "sender"),
     [
-        ("", "", "Bob!~x@evil", "bob"),  # the owner wrote the bare nick, and nobody knows better
+        ("", "", "Bob!~x@evil", "bob"),  # the owner listed the bare nick
         ("", "", "ANN!~a@b", "ann"),
         ("", "", "CARL{X}!~c@d", "carl[x]"),  # as the owner spelled it
         ("", "", "dan|!~dan@home", "dan\\!~dan@home"),
         ("", "", "dan|!~dan@evil", "dan|!~dan@evil"),
         ("", "", "eve!~x@evil", "eve!~x@evil"),
-        ("", "@account=bob ", "eve!~x@evil", "eve!~x@evil"),  # a tag nobody vouches for
-        (MODERN, "", "Bob!~x@evil", "bob!~x@evil"),  # who only took the nick is not bob
+        ("", "@account=bob ", "eve!~x@evil", "eve!~x@evil"),  # a tag that is not authenticated
+        (MODERN, "", "Bob!~x@evil", "bob!~x@evil"),  # another user of the nick is not bob
         (MODERN, "@account=bob ", "anything!~x@evil", "bob"),
         (MODERN, "@account=eve ", "Bob!~x@evil", "eve"),
     ],
@@ -405,13 +405,13 @@ def test_irc_sender_id_follows_account_or_mask(
 
 def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
     async def body(server: Server) -> None:
-        usual, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
+        default, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
         said = [f"{BOB} PRIVMSG bot :first", f"{BOB} PRIVMSG bot :second"]
         server.answers["USER"] = lambda _: [*server.welcome(), *said]
         with pytest.raises(DiskFull):
             await account.run(desk)
         assert not desk.got
-        server.answers["USER"] = usual
+        server.answers["USER"] = default
         async with running(account, desk):
             got = await desk.received(2)
         assert [one.text for one in got] == ["first", "second"]
@@ -420,7 +420,7 @@ def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
 
 
 def test_irc_slow_store_does_not_block_connection() -> None:
-    """Whoever keeps it may answer by the same connection."""
+    """The handler may send on the same connection."""
 
     async def body(server: Server) -> None:
         account = channel(server)
@@ -458,7 +458,7 @@ def test_irc_send_is_confirmed_by_server_reply() -> None:
             await server.heard("PING :homarus-")
             server.tell(f":{HOST} PONG {HOST} :something-else", f"{BOB} PONG x :y")
             server.tell("PING :sync")
-            await server.heard("PONG :sync")  # what was told before has been read
+            await server.heard("PONG :sync")  # earlier lines have been read
             assert not sending.done()
             server.tell(*pong(held[0]))
             assert await sending == Receipt()
@@ -480,7 +480,7 @@ def test_irc_refused_send_is_not_retried(number: str) -> None:
             with pytest.raises(SendFailed, match=rf"No \({number}\)") as caught:
                 await account.send(out("hi", "Bob".lower()))
             assert not caught.value.retryable
-            await other  # it was not meant
+            await other  # it was for another line
 
     run(body)
 
@@ -630,7 +630,7 @@ def test_irc_capabilities_follow_settings() -> None:
     assert made.capabilities == Capabilities(350, "byte", "irc", by_line=True)
     assert irc.create(place, settings(textChunkLimit=200)).capabilities.text_limit == 200
     patient = irc.create(place, settings(retry={"attempts": 7, "minDelayMs": 100}))
-    assert patient.capabilities.retry == Retry(attempts=7, least_s=0.1)
+    assert patient.capabilities.retry == Retry(attempts=7, min_delay_s=0.1)
 
 
 def test_irc_lines_are_sent_within_rate_limit() -> None:
@@ -640,7 +640,7 @@ def test_irc_lines_are_sent_within_rate_limit() -> None:
         for _ in range(5):
             await bucket.turn()
         assert clock.slept == [2.0, 2.0]
-        await clock.advance(100.0)  # no more than a burst is ever saved up
+        await clock.advance(100.0)  # at most one burst is saved up
         for _ in range(4):
             await bucket.turn()
         assert clock.slept == [2.0, 2.0, 2.0]
@@ -648,7 +648,7 @@ def test_irc_lines_are_sent_within_rate_limit() -> None:
     asyncio.run(main())
 
 
-# Staying
+# Connection
 
 
 def test_irc_silent_server_is_pinged_then_disconnected() -> None:

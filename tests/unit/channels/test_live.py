@@ -1,4 +1,4 @@
-"""What a chat sees of a run while it goes on, on a clock that moves when told."""
+"""What a chat shows of a run under way, on a fake clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -76,7 +76,7 @@ class Reactor(Plain):
 
 
 class Stage:
-    """One chat, and a run whose words a test decides."""
+    """One chat, and a run whose text the test sets."""
 
     def __init__(self, channel: Callable[[FakeClock], Plain], config: dict[str, Any]) -> None:
         self.clock = FakeClock()
@@ -326,7 +326,7 @@ def test_live_reply_rate_limited_service_is_updated_less_often() -> None:
     [
         SendFailed("no", retryable=False),
         ChannelAuthFailed("no"),
-        ChannelError("perhaps"),  # it may have arrived: not begun again
+        ChannelError("perhaps"),  # it may have arrived: not started again
     ],
 )
 def test_live_reply_unconfirmed_or_refused_start_is_not_repeated(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The mailbox of agents: sent once through the outbox, found by many spellings."""
+"""The messenger of tools: sent once through the outbox, addressed in many forms."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class Sender:
 
 
 class Able(Sender):
-    """One that can do everything."""
+    """A service with all features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Able(Sender):
 
 
 class Stage:
-    """A mailbox over one service at work."""
+    """A messenger over one running service."""
 
     def __init__(self, folder: Path, channel: Sender, config: dict[str, Any]) -> None:
         self.channel, self.hooks = channel, Hooks()
@@ -149,7 +149,7 @@ def test_messenger_refused_send_fails_and_late_send_is_queued(tmp_path: Path) ->
         posted = await stage.mail.post(HERE, "a", Extras(), "k1")
         assert posted.state == "queued"
 
-    stage = Stage(tmp_path, channel, {})  # whose channels are not at work
+    stage = Stage(tmp_path, channel, {})  # whose channels are not running
     asyncio.run(late(stage))
 
 
@@ -248,11 +248,11 @@ def test_messenger_is_known_chat_follows_sessions_config_and_pairing(tmp_path: P
         ) -> bool:
             return await stage.mail.knows(agent, Address(channel, chat, account))
 
-        assert await knows("main", "42")  # they have talked
-        assert not await knows("main", "42", account="work")  # by another account, and not by this
+        assert await knows("main", "42")  # there is a session
+        assert not await knows("main", "42", account="work")  # of another account
         assert not await knows("other", "42") and not await knows("main", "42", "elsewhere")
-        assert await knows("main", "-5") and await knows("main", "9")  # the config names them
-        assert await knows("main", "77")  # they were let in
+        assert await knows("main", "-5") and await knows("main", "9")  # the config lists them
+        assert await knows("main", "77")  # they were paired
         assert not await knows("main", "*") and not await knows("main", "ann")
 
     play(tmp_path, Sender(), act, groups={"-5": {}, "*": {}}, allowFrom=["9", "*"])

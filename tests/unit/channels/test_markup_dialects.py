@@ -1,4 +1,4 @@
-"""What each service is given for the same markdown."""
+"""What each dialect renders for the same markdown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Texts that are meant to break markup, hide something or call everybody."""
+"""Texts that try to break markup, hide something or mention everyone."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ ALLOWED = {"telegram": TELEGRAM_TAGS, "matrix": MATRIX_TAGS}
 
 
 class Checker(HTMLParser):
-    """Fails on tags that do not pair, and on those that are not allowed."""
+    """Fail on tags that are not paired or not allowed."""
 
     def __init__(self, allowed: dict[str, set[str]]) -> None:
         super().__init__(convert_charrefs=False)
@@ -234,7 +234,7 @@ MONSTERS = {
 
 @pytest.mark.parametrize("name", MONSTERS)
 def test_render_pathological_text_takes_linear_time(name: str) -> None:
-    # What grew with the square of the length would not end within the test's time.
+    # Quadratic time would exceed the timeout of the test.
     for dialect in ("telegram", "matrix", "irc"):
         text = MONSTERS[name]
         shown = "".join(cut(text, dialect, 400))

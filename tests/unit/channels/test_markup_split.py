@@ -1,4 +1,4 @@
-"""Messages that fit, each well-formed by itself."""
+"""Messages within the limit, each well-formed."""
 
 import re
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Tables as code, as bullets, and as they are."""
+"""Tables as code, as bullets, and unchanged."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The Matrix channel and a homeserver that fails in ways a real one seldom does (a fake)."""
+"""The Matrix channel on a fake homeserver that fails in ways a real one seldom does."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def test_matrix_settings_change_limits_and_retries() -> None:
     carries = matrix.capabilities
     assert (carries.text_limit, carries.media_max_bytes) == (500, 1_572_864)
     retry = carries.retry
-    assert (retry.attempts, retry.least_s, retry.most_s, retry.jitter) == (7, 0.1, 0.2, 0)
+    assert (retry.attempts, retry.min_delay_s, retry.max_delay_s, retry.jitter) == (7, 0.1, 0.2, 0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_matrix_settings_change_limits_and_retries() -> None:
         ((401, refusal("M_UNKNOWN_TOKEN")), ChannelAuthFailed, None, None),
         ((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)), ChannelAuthFailed, None, None),
         ((403, refusal("M_USER_DEACTIVATED")), ChannelAuthFailed, None, None),
-        # Not its own words: whatever stands before it may answer like this while it is away.
+        # Not the homeserver's JSON: a proxy may answer like this while it is down.
         ((502, HTML), ChannelError, None, None),
         ((404, HTML), ChannelError, None, None),
         ((403, HTML), ChannelError, None, None),
@@ -247,7 +247,7 @@ def test_matrix_gap_is_filled_up_to_bound(
 
         def page(_asked: Any) -> tuple[int, Any]:
             number = next(pages)
-            if number == 1:  # nothing in it that we asked for
+            if number == 1:  # nothing in it that we requested
                 return 200, {"chunk": [], "end": f"p{number}"}
             chunk = [event(f"old {number}", f"$old{number}"), event("older", f"$older{number}")]
             return 200, {"chunk": chunk, "end": f"p{number}"}
@@ -321,7 +321,7 @@ def test_matrix_optional_request_failure_does_not_stop_sync(
             one, two = await desk.received(2)
             await server.until("POST /join/!new")
             await server.until("POST /rooms/.*/receipt/.*")
-        assert one.occasion.kind == "group"  # nobody said how many there are
+        assert one.occasion.kind == "group"  # the number of members is unknown
         assert two.occasion.reply_to == "$gone" and not two.occasion.answers_us
 
     play(body)
@@ -413,7 +413,7 @@ def test_matrix_revoked_token_logs_in_again_with_password(tmp_path: Path) -> Non
         server.syncs.append((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)))
         with pytest.raises(ChannelError) as caught:
             await matrix.run(Desk())
-        assert not isinstance(caught.value, ChannelAuthFailed)  # so it is begun anew
+        assert not isinstance(caught.value, ChannelAuthFailed)  # so it is restarted
         file = tmp_path / "credentials" / "matrix" / "work.json"
         kept = json.loads(file.read_text())
         assert kept["accessToken"] == "first" and kept["deviceId"] == "DEVICE"

@@ -1,4 +1,4 @@
-"""Our messages as events of Matrix: they fit, they call nobody, and their names count once."""
+"""Our messages as Matrix events: they fit, mention no one, and are idempotent."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Events of Matrix as messages: who is meant, what is answered, and shapes nobody expects."""
+"""Matrix events as messages: mentions, replies, and malformed events."""
 
 from typing import Any
 
@@ -212,7 +212,7 @@ def people(room: Room, joined: int, invited: int = 0) -> None:
 def test_room_of_two_without_name_is_direct() -> None:
     rooms = Rooms()
     room = rooms["!r"]
-    assert not rooms.is_direct(room)  # nobody told us anything
+    assert not rooms.is_direct(room)  # unknown
     people(room, 2)
     assert rooms.is_direct(room)
     people(room, 2, 1)

@@ -1,4 +1,4 @@
-"""The settings of a Matrix account: the original's keys, and what is told about wrong ones."""
+"""The settings of a Matrix account: OpenClaw's keys, and errors for invalid ones."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_matrix_settings_are_completed_from_environment() -> None:
     assert own.homeserver == "https://own.test" and own.access_token is None
     assert own.password and own.password.get_secret_value() == "own"
     with pytest.raises(ConfigError):
-        made(env, account="work")  # it is for the usual account alone
+        made(env, account="work")  # for the default account only
 
 
 def test_matrix_settings_hide_secrets() -> None:

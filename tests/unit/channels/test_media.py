@@ -1,4 +1,4 @@
-"""Files that come with messages: kept by what they are, never by what they are called."""
+"""Files of messages: stored by their content, never by their name."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
 
 
 class Shelf(ListChannel):
-    """A service with files, by their names; an error is what asking for one gives."""
+    """A service with files by name; an error is what fetching one raises."""
 
     def __init__(self, **files: bytes | Exception) -> None:
         super().__init__([])
@@ -74,7 +74,7 @@ def test_media_same_file_from_two_chats_at_once_is_stored_for_both(
         return real(half, path)
 
     monkeypatch.setattr(Path, "replace", replace)
-    # The true time: by another, what one of them is still writing may look like an old file.
+    # The real clock: by another, a file being written may look like an old one.
     files, got = Files(tmp_path, lambda: time.time_ns() // 1_000_000), list[Media]()
 
     async def ask(number: int) -> None:

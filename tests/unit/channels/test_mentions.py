@@ -1,4 +1,4 @@
-"""What counts as our name: whose patterns hold, what follows from a name, what is left out."""
+"""Mention patterns: which apply, what is derived from a name, what is skipped."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ WORDS = ("own", "usual", "channel", "molty")
 
 
 def heard(config: Config, channel: tuple[str, ...] | None = None) -> list[str]:
-    """Which of some words an agent takes for its name."""
+    """Return which of some words mention an agent."""
     settings = AccountSettings.model_construct(mention_patterns=channel)
     found = Mentions().patterns(config, "main", settings, lambda: called_by_config(config, "main"))
     return [word for word in WORDS if is_called(word, found)]
@@ -44,7 +44,7 @@ def test_mention_patterns_of_agent_win_over_global_and_channel() -> None:
     assert heard(configure()) == []
     named: Any = {"list": [{"id": "main", "identity": {"name": "Molty"}}]}
     assert heard(configure(agents=named)) == ["molty"]
-    assert heard(configure(agents=named), ()) == []  # a list that is empty is a list
+    assert heard(configure(agents=named), ()) == []  # an empty list is a list
 
 
 def test_mention_invalid_patterns_are_logged_once_and_others_hold(

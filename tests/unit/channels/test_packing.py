@@ -1,4 +1,4 @@
-"""A text becomes the messages of one service: cut, captioned, and honest about what is missing."""
+"""A text as outbox records of one service: split, with captions and notes."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_outbox_records_of_reply_fit_limit_and_keep_words(text: str, limit: int,
     for one in parcels:
         assert measure(one.text, unit) <= limit or len(one.text) == 1
         assert (one.run, one.address, one.at_ms, one.expires_ms) == ("run", CHAT, 5, 5 + TTL_MS)
-    if "`" not in text and "~" not in text:  # a fence that is cut is closed and opened again
+    if "`" not in text and "~" not in text:  # a fence that is cut is closed and reopened
         kept = "".join("".join(one.text.split()) for one in parcels)
         assert kept == "".join(text.replace("\0", "\ufffd").split())
 

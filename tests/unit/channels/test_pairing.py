@@ -1,4 +1,4 @@
-"""Pairing: codes, who waits, who was let in, and files that others write too."""
+"""Pairing: codes, pending requests, approved senders, and files that others write too."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ def test_pairing_approved_sender_is_listed_and_request_removed(tmp_path: Path) -
     assert pairings.pending("telegram") == ()
     with pytest.raises(UserError, match="wrong, used, or older"):
         pairings.approve("telegram", found.code)
-    assert pairings.allowed("telegram", "work") == ()  # that is another account
+    assert pairings.allowed("telegram", "work") == ()  # another account
     assert pairings.allowed("matrix", "default") == ()
 
 
@@ -123,7 +123,7 @@ def test_pairing_openclaw_files_are_read_for_default_account(tmp_path: Path) -> 
         told = {"version": 1, "allowFrom": ids, "extra": True}
         (folder / f"{name}-allowFrom.json").write_text(json.dumps(told))
     pairings = make(tmp_path)
-    assert pairings.allowed("telegram", "default") == ("1", "2", "4")  # `*` lets nobody in here
+    assert pairings.allowed("telegram", "default") == ("1", "2", "4")  # `*` approves no sender here
     pairings.approve("telegram", asked(pairings).code)
     kept = tree(tmp_path, "telegram-allowFrom.json")
     assert kept["extra"] is True and kept["allowFrom"][-1] == "42"
@@ -147,7 +147,7 @@ def test_pairing_unreadable_file_lists_no_one_and_is_kept(
         pairings.approve("telegram", "ABCDEFGH")
     assert (folder / "telegram-pairing.json").read_bytes() == content.encode("latin-1")
     (folder / "telegram-allowFrom.json").write_text('{"allowFrom": ["42"]}')
-    assert pairings.allowed("telegram", "default") == ("42",)  # mended
+    assert pairings.allowed("telegram", "default") == ("42",)  # repaired
 
 
 @pytest.mark.parametrize(

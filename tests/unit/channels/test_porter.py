@@ -1,4 +1,4 @@
-"""The porter: a message for several agents, each of whom hears for itself."""
+"""Admission of a message for several agents, each with its own decision."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ THREE: Mapping[str, Json] = {
 
 
 class Line:
-    """A service whose files are counted."""
+    """A service that counts its downloads."""
 
     name, account, capabilities = "telegram", "default", Capabilities()
 
@@ -42,7 +42,7 @@ class Line:
         self.fetched = 0
 
     async def run(self, receive: Receive) -> None:
-        """Nothing is received here."""
+        """Receive nothing."""
 
     async def send(self, message: Outbound) -> Receipt:
         return Receipt(message.key)
@@ -53,7 +53,7 @@ class Line:
 
 
 class Desk:
-    """A porter, the signs it gave and the words it packed."""
+    """An admission pipeline, with its ack reactions and replies."""
 
     def __init__(self, state: Path, config: Mapping[str, Json] = THREE) -> None:
         checked = check(dict(config))
@@ -81,7 +81,7 @@ class Desk:
         return asyncio.run(self.porter.admit(self.service, inbound))
 
     def heard(self, inbound: Inbound) -> dict[str, Inbound]:
-        """By the agent that is to answer."""
+        """Return the messages by agent."""
         taken = self.admit(inbound)
         assert isinstance(taken, Taken), taken
         if taken.welcome:

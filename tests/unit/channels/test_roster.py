@@ -1,4 +1,4 @@
-"""Which channels there are: ours, found without importing them, and those of packages."""
+"""Channels by name: ours, found without importing them, and those of packages; their traits."""
 
 import importlib.metadata
 import subprocess

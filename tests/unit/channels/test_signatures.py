@@ -1,4 +1,4 @@
-"""Who signed a request, and whether it came before. Recorded ones are in tests/attacks."""
+"""Signatures of webhooks, and replays. Recorded requests are in tests/attacks."""
 
 import base64
 import hashlib
@@ -179,7 +179,7 @@ def test_signature_telegram_secret_must_be_equal(given_: str) -> None:
 
 
 def test_replay_guard_mark_is_new_once_and_oldest_are_dropped() -> None:
-    seen = s.Replays(most=3)
+    seen = s.Replays(max_marks=3)
     assert [seen.is_new(mark) for mark in "aabacb"] == [True, False, True, False, True, False]
     assert seen.is_new("d") and len(seen) == 3  # a was seen longest ago
     assert seen.is_new("a") and not seen.is_new("b")

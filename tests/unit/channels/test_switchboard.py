@@ -1,4 +1,4 @@
-"""The switchboard: accounts come and go with the config, and none takes another with it."""
+"""The channel controller: accounts follow the config, independently of each other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -66,7 +66,7 @@ class Account:
 
 
 class Desk:
-    """A switchboard whose config can be changed."""
+    """A controller whose config can be changed."""
 
     def __init__(self, store: MemoryStore, tmp_path: Path, channels: Mapping[str, Any]) -> None:
         self.config = self._read(channels)

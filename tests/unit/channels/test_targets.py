@@ -1,4 +1,4 @@
-"""How people write the chat a message is for."""
+"""Targets as people write them."""
 
 import pytest
 from hypothesis import given

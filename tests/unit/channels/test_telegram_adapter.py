@@ -1,4 +1,4 @@
-"""The bot hears: by its long poll and by its webhook, against the strict fake."""
+"""Receiving by long poll and by webhook, against the strict fake."""
 
 import asyncio
 import json
@@ -232,7 +232,7 @@ def test_telegram_update_ids_may_restart_after_a_week() -> None:
             telegram.say("hello")
             async with running(bot(telegram, clock=clock), desk):
                 await telegram.until_asked("getUpdates", 2)
-                # The poll that waits is answered with nothing, a week later.
+                # The waiting poll gets an empty response, a week later.
                 await clock.sleep(7 * 24 * 3600)
                 telegram.feed.end_wait()
                 third = (await telegram.until_asked("getUpdates", 3))[2]
@@ -496,7 +496,7 @@ def hooked(telegram: TelegramServer, **said: Json) -> Telegram:
 
 @asynccontextmanager
 async def door(channel: Telegram) -> AsyncIterator[str]:
-    """What the gateway does with a request for the channel's path."""
+    """Handle a request for the channel's path as the gateway does."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await read_request(reader)
@@ -670,7 +670,7 @@ def test_telegram_file_path_that_is_invalid_is_not_fetched(path: Json) -> None:
     asyncio.run(main())
 
 
-# Health, and what it can do
+# Health, and features
 
 
 def test_telegram_probe_returns_name_and_closes_connection() -> None:
@@ -714,7 +714,11 @@ def test_telegram_supports_all_features() -> None:
             able = channel.capabilities
             assert (able.text_limit, able.unit, able.dialect) == (4_000, "utf16", "telegram")
             assert (able.caption_limit, able.media_max_bytes) == (1_024, 50 * 1024 * 1024)
-            assert (able.retry.attempts, able.retry.least_s, able.retry.most_s) == (3, 0.4, 30.0)
+            assert (able.retry.attempts, able.retry.min_delay_s, able.retry.max_delay_s) == (
+                3,
+                0.4,
+                30.0,
+            )
             assert not able.idempotent
 
     asyncio.run(main())

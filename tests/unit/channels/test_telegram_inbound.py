@@ -1,4 +1,4 @@
-"""Updates of Telegram's as Inbounds: a table of what comes, and what must not break anything."""
+"""Telegram updates as inbound messages: a table of updates, and malformed ones."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def entity(kind: str, offset: int, length: int, **more: Any) -> dict[str, Any]:
     return {"type": kind, "offset": offset, "length": length, **more}
 
 
-# Where and who
+# Chat and sender
 
 
 def test_to_inbound_private_message_is_direct_with_sender() -> None:
@@ -161,7 +161,7 @@ def test_to_inbound_mention_in_caption_counts() -> None:
     assert found.occasion.mentioned and found.text == "@lobster_bot look"
 
 
-# Answers, quotes, forwards, edits
+# Replies, quotes, forwards, edits
 
 
 def test_to_inbound_reply_to_us_has_quoted_text() -> None:
@@ -387,7 +387,7 @@ def test_to_inbound_message_id_matches_each_form(id_: str, number: int) -> None:
     assert message_number(id_, "-1001") == number
 
 
-# Whatever comes
+# Any update
 
 
 JSON = st.recursive(

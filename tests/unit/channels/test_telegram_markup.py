@@ -1,4 +1,4 @@
-"""What we write for Telegram, the strict fake can read: whatever a model wrote."""
+"""Our HTML for Telegram parses in the strict fake, for any text of a model."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""The bot speaks: what is sent, what is tried when Telegram refuses, and what an error means."""
+"""Sending: calls, fallbacks after a refusal, and the meaning of errors."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from tests.unit.channels.telegram_stage import bot, send, to
 
 
 def at_work(play: Any, **said: Json) -> None:
-    """A chat with Ada and one with a group, and a bot that may write there."""
+    """Run a body with a private chat, a group, and a bot that may write there."""
     known: dict[str, Any] = {"server": said.pop("server", {})}
 
     async def main() -> None:
@@ -28,7 +28,7 @@ def at_work(play: Any, **said: Json) -> None:
     asyncio.run(main())
 
 
-# Words
+# Text
 
 
 def test_send_text_arrives_with_markup_and_receipt() -> None:
@@ -152,7 +152,7 @@ def test_send_buttons_are_shown_where_configured(
     at_work(play, capabilities=features)
 
 
-# What is tried after a refusal
+# Fallbacks after a refusal
 
 
 def test_send_unparsable_markup_is_resent_once_as_plain_text() -> None:
@@ -194,7 +194,7 @@ def test_send_migrated_group_uses_new_id(
     assert "-77" in caplog.text and "-10077" in caplog.text
 
 
-# What an error means
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_send_errors_and_logs_hide_token(
     at_work(play)
 
 
-# Changing what was said
+# Editing and deleting
 
 
 def test_edit_unchanged_message_is_no_error() -> None:

@@ -1,4 +1,4 @@
-"""What the config says of a bot: every key of the original, its token, its webhook."""
+"""The config of a bot: OpenClaw's keys, its token, its webhook."""
 
 import logging
 from pathlib import Path
@@ -28,7 +28,7 @@ def make(account: str = "default", env: dict[str, str] | None = None, **said: An
 
 
 def example(known: Known) -> Any:
-    """A value that the original takes for a key."""
+    """Return a value that OpenClaw accepts for a key."""
     if known.children:
         if "<key>" in known.children:
             return {"-100": example(known.children["<key>"])}

@@ -1,4 +1,4 @@
-"""The typing sign: given again and again while it is wanted, and given up in time."""
+"""The typing indicator: refreshed while it is wanted, and given up in time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from homarus.testing.clock import FakeClock
 
 
 class Chat:
-    """Counts the signs it was given."""
+    """Count the typing requests."""
 
     def __init__(self) -> None:
         self.signs: list[float] = []
@@ -23,7 +23,7 @@ class Chat:
 
 
 class AtOnce(Typing):
-    """One that gives the sign without waiting whether the answer is there before."""
+    """An indicator without initial delay."""
 
     soon_s = 0.0
 

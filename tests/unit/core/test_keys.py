@@ -1,4 +1,4 @@
-"""Session keys: made, read, and refused."""
+"""Session keys: building, parsing and refusing them."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Ids on lists: whole, of their own service, and never names."""
+"""Ids on allowlists: compared completely, of their own service, and never names."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Which tools there are for whom in a group."""
+"""Which tools a sender has in a group."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def test_group_rules_by_id_else_by_star() -> None:
 def test_group_rules_group_without_tools_uses_star() -> None:
     groups = {"-1": {"requireMention": False}, "*": {"tools": {"deny": ["exec"]}}}
     assert rules(groups) == NO_EXEC
-    assert rules({**groups, "-1": {"tools": {}}}) == Rules()  # unless it says so itself
+    assert rules({**groups, "-1": {"tools": {}}}) == Rules()  # unless it has its own rule
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_group_rules_group_without_tools_uses_star() -> None:
         ("7", Rules()),
         ("42", NO_EXEC),
         ("8", Rules(allow=("read",))),
-        ("9", Rules(allow=("read",))),  # a name is not an id
+        ("9", Rules(allow=("read",))),  # a name is no id
         ("", Rules(allow=("read",))),
     ],
 )

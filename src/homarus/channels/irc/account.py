@@ -62,9 +62,9 @@ class IrcChannel:
         nick_bytes = len(settings.nick.encode()) + SPARE_NAMES
         rooms = (len(room.partition(" ")[0].encode()) for room in settings.channels)
         target_bytes = max([MAX_NICK, *rooms])
-        most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
-        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, most)
-        retry = Retry.as_set(settings.common.retry)
+        max_bytes = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
+        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, max_bytes)
+        retry = Retry.from_settings(settings.common.retry)
         self.capabilities = Capabilities(limit, "byte", TRAITS.dialect, by_line=True, retry=retry)
         self._held: deque[Inbound] = deque()
         self._presence: Presence | None = None
@@ -72,14 +72,14 @@ class IrcChannel:
 
     async def run(self, receive: Receive) -> None:
         """Connect and pass messages on; raises when the connection ends."""
-        async with self._present() as presence:
+        async with self._connect() as presence:
             hearing = Hearing(self.name, self.account, self._settings, presence)
             self._presence = presence
             self._changed()
             receive.connected()
             try:
                 async with task_group() as group:
-                    group.create_task(self._hand_over(receive), name="irc: handing over")
+                    group.create_task(self._pass_on(receive), name="irc: handing over")
                     group.create_task(presence.keep(), name="irc: rooms")
                     while True:
                         await self._read(presence, hearing)
@@ -100,11 +100,11 @@ class IrcChannel:
         if self._presence:
             await self._presence.ping()
             return self._presence.nick
-        async with self._present() as presence:
+        async with self._connect() as presence:
             return presence.nick
 
     @asynccontextmanager
-    async def _present(self) -> AsyncIterator[Presence]:
+    async def _connect(self) -> AsyncIterator[Presence]:
         """Open a connection and register."""
         settings, pace, clock = self._settings, self._pace, self._clock
         password = await self._secret(settings.password, settings.password_file, "IRC_PASSWORD")
@@ -133,7 +133,7 @@ class IrcChannel:
             self._held.append(inbound)
             self._changed()
 
-    async def _hand_over(self, receive: Receive) -> None:
+    async def _pass_on(self, receive: Receive) -> None:
         """Pass messages on in order; the next run offers again what was not stored."""
         while True:
             await self._until(lambda: bool(self._held))
@@ -235,8 +235,8 @@ class Hearing:
         given = line.tags.get("msgid", "")
         if given and len(given) <= _LONGEST_ID and given.isprintable():
             return given
-        said = "\0".join((line.source, *line.params))
-        whole = f"{at_ms}\0{next(self._numbers)}\0{said}"
+        content = "\0".join((line.source, *line.params))
+        whole = f"{at_ms}\0{next(self._numbers)}\0{content}"
         return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -244,8 +244,8 @@ def _first_line(name: str) -> str:
     try:
         text = Path(name).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as exc:
-        told = f"the password file {name} cannot be read: {exc}"
-        raise ChannelAuthFailed(told, fix="correct channels.irc.passwordFile") from exc
+        problem = f"the password file {name} cannot be read: {exc}"
+        raise ChannelAuthFailed(problem, fix="correct channels.irc.passwordFile") from exc
     first = (text.splitlines() or [""])[0].strip()
     if not first or "\0" in first:
         raise ChannelAuthFailed(f"the password file {name} has no password", fix="write one in it")

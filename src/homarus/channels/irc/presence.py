@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 REGISTER_S: Final = 60.0
 WANTED: Final = frozenset({"account-tag", "message-tags", "server-time"})
 SPARE_NAMES: Final = 3  # how many other nicks are tried: with one, two, three underscores
-MOST_ROOMS: Final = 10  # in one JOIN
+MAX_ROOMS_PER_JOIN: Final = 10  # in one JOIN
 # Their maximum: servers cut what they pass on, so there must be room for ours.
 MAX_NICK, MAX_USER, MAX_HOST = 32, 11, 63
 
@@ -49,7 +49,7 @@ class _Waiter:
     """A line that is not confirmed yet; `target` is its recipient, folded."""
 
     target: str
-    told: asyncio.Future[None]
+    outcome: asyncio.Future[None]
 
 
 def overhead(nick_bytes: int, user_host_bytes: int, target_bytes: int) -> int:
@@ -133,11 +133,11 @@ class Presence:
                 self._wire.say(compose("NICK", self._settings.nick))
 
     def _joins(self, rooms: Iterable[str]) -> Iterator[bytes]:
-        left = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
-        while left:
-            some, left = left[:MOST_ROOMS], left[MOST_ROOMS:]
-            keys = [self.rooms[room] for room in some if self.rooms[room]]
-            yield compose("JOIN", ",".join(some), *([",".join(keys)] if keys else []))
+        remaining = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
+        while remaining:
+            batch, remaining = remaining[:MAX_ROOMS_PER_JOIN], remaining[MAX_ROOMS_PER_JOIN:]
+            keys = [self.rooms[room] for room in batch if self.rooms[room]]
+            yield compose("JOIN", ",".join(batch), *([",".join(keys)] if keys else []))
 
     # State
 
@@ -171,8 +171,8 @@ class Presence:
         known = len(self._user_host.encode()) or MAX_USER + 1 + MAX_HOST
         size = overhead(len(self.nick.encode()), known, len(target.encode())) + len(text.encode())
         if size > MAX_BYTES:
-            told = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
-            raise SendFailed(told, retryable=False, fix="lower channels.irc.textChunkLimit")
+            problem = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
+            raise SendFailed(problem, retryable=False, fix="lower channels.irc.textChunkLimit")
         await self._wire.turn()
         if not self._wire.is_open:
             raise SendFailed("the connection was lost before it was sent", retryable=True)
@@ -189,19 +189,19 @@ class Presence:
         try:
             self._wire.say(*lines, compose("PING", token))
             async with asyncio.timeout(self._pace.answer_s):
-                await waiter.told
+                await waiter.outcome
         except TimeoutError as exc:
-            told = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
-            raise ChannelError(told) from exc
+            problem = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
+            raise ChannelError(problem) from exc
         finally:
             del self._waiting[token]
 
     def end(self) -> None:
         """Fail all pending sends: their outcome is unknown."""
         for waiter in self._waiting.values():
-            if not waiter.told.done():
+            if not waiter.outcome.done():
                 lost = ChannelError("the connection was lost before the server confirmed")
-                waiter.told.set_exception(lost)
+                waiter.outcome.set_exception(lost)
 
     # Reading
 
@@ -219,19 +219,19 @@ class Presence:
 
     def _pong(self, line: Line) -> None:
         waiter = self._waiting.get(line.param(-1))
-        if waiter and not waiter.told.done():
-            waiter.told.set_result(None)
+        if waiter and not waiter.outcome.done():
+            waiter.outcome.set_result(None)
 
     def _refuse(self, line: Line) -> None:
         """Fail the oldest pending send to a target: the server refused it."""
         named = line.param(1) if len(line.params) > 2 else ""
         target = "" if named.upper() == "PRIVMSG" else self.fold(named)  # 263 names the command
         for waiter in self._waiting.values():
-            if waiter.told.done() or (target and target != waiter.target):
+            if waiter.outcome.done() or (target and target != waiter.target):
                 continue
             again = line.command in _TOO_FAST or self.is_awaited(waiter.target)
             words = f"the IRC server refused it: {one_line(line.param(-1), 200)} ({line.command})"
-            waiter.told.set_exception(SendFailed(words, retryable=again))
+            waiter.outcome.set_exception(SendFailed(words, retryable=again))
             return
 
     def _complain(self, line: Line) -> None:
@@ -248,8 +248,8 @@ class Presence:
                 if line.param(2) == "*" and len(line.params) > 3:
                     return  # the list continues
                 asked = sorted(WANTED & self._offered)
-                said = compose("CAP", "REQ", " ".join(asked)) if asked else compose("CAP", "END")
-                self._wire.say(said)
+                request = compose("CAP", "REQ", " ".join(asked)) if asked else compose("CAP", "END")
+                self._wire.say(request)
             case "ACK":
                 self.caps.update(words)
                 self._wire.say(compose("CAP", "END"))
@@ -277,16 +277,18 @@ class Presence:
             return  # it is retried later
         spare = next(self._names, 0)
         if not spare:
-            told = f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
-            raise ChannelError(told, fix="choose another channels.irc.nick")
+            problem = (
+                f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
+            )
+            raise ChannelError(problem, fix="choose another channels.irc.nick")
         self.nick = self._settings.nick + "_" * spare
         self._wire.say(compose("NICK", self.nick))
 
     def _no_nick(self, line: Line) -> None:
         if not self._registered:
             words = one_line(line.param(-1), 200)
-            told = f"{self._settings.host} takes no nick like {self.nick}: {words}"
-            raise ChannelAuthFailed(told, fix="choose another channels.irc.nick")
+            problem = f"{self._settings.host} takes no nick like {self.nick}: {words}"
+            raise ChannelAuthFailed(problem, fix="choose another channels.irc.nick")
 
     def _nick(self, line: Line) -> None:
         if self.is_me(line.nick):
@@ -316,8 +318,8 @@ class Presence:
             log.info("%s on %s: %s", line.nick, self._settings.host, one_line(line.param(-1), 200))
 
     def _shut_out(self, line: Line) -> None:
-        told = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
-        raise ChannelAuthFailed(told, fix="check channels.irc.password, or ask its operators")
+        problem = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
+        raise ChannelAuthFailed(problem, fix="check channels.irc.password, or ask its operators")
 
     def _error(self, line: Line) -> None:
         words = one_line(line.param(-1), 200)

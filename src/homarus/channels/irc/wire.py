@@ -137,8 +137,8 @@ async def connected(
             fix="set channels.irc.port to its TLS port, or channels.irc.tls to false",
         ) from exc
     except TimeoutError as exc:
-        told = f"{host}:{port} did not answer within {CONNECT_S:.0f} s"
-        raise ChannelError(told) from exc
+        problem = f"{host}:{port} did not answer within {CONNECT_S:.0f} s"
+        raise ChannelError(problem) from exc
     except (OSError, UnicodeError) as exc:
         raise ChannelError(f"{host}:{port} cannot be reached: {_words(exc)}") from exc
     wire = Wire(reader, writer, pace, clock)

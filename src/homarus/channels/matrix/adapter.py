@@ -43,7 +43,7 @@ class Matrix:
             idempotent=True,
             media_max_bytes=self._max_bytes,
             typing_s=TYPING_S,
-            retry=Retry.as_set(settings.common.retry),
+            retry=Retry.from_settings(settings.common.retry),
         )
         self._here: Account | None = None  # while it runs
         self._ready = asyncio.Event()
@@ -55,9 +55,9 @@ class Matrix:
         try:
             account = Account(server, me)
             ear = await self._ear(account)
-            if most := await server.upload_max_bytes():
-                most = min(most, self._max_bytes)
-                self.capabilities = replace(self.capabilities, media_max_bytes=most)
+            if max_bytes := await server.upload_max_bytes():
+                max_bytes = min(max_bytes, self._max_bytes)
+                self.capabilities = replace(self.capabilities, media_max_bytes=max_bytes)
             async with task_group() as group:
                 self._here = account
                 self._ready.set()

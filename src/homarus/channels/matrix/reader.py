@@ -81,12 +81,12 @@ class Reader:
         """Sync until cancelled, from the cursor, or from now if there is none."""
         first = await self._sync("", 1, answer_s=FIRST_S)
         now = _position(first)
-        self._learn(first)
+        self._apply_account_data(first)
         for room, told in object_of(first, "rooms", "join").items():
             if isinstance(told, dict):
                 self._account.rooms[room].learn(told)
         kept = text_of(await receive.cursor() or {}, "since")
-        self._group.create_task(self._tell_read(), name="read receipts of Matrix")
+        self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
         if not kept:  # messages from here on are not lost in a crash
             await receive.read_to({"since": now})
         since = kept or now
@@ -99,7 +99,7 @@ class Reader:
                 log.warning("Matrix no longer knows how far was read, so it goes on now: %s", exc)
                 since = now
                 continue
-            since = await self._take(answer, since, receive)
+            since = await self._handle_response(answer, since, receive)
 
     async def _sync(self, since: str, limit: int, *, answer_s: float = POLL_S + LATE_S) -> Object:
         query: dict[str, str | int] = {"filter": _filter(limit, self._account.me)}
@@ -110,10 +110,10 @@ class Reader:
             query["timeout"] = self._clock.now_ms() % (POLL_S * 1000)
         return await self._account.server.get("sync", answer_s=answer_s, query=query)
 
-    async def _take(self, answer: Object, since: str, receive: Receive) -> str:
+    async def _handle_response(self, answer: Object, since: str, receive: Receive) -> str:
         """Pass on the messages of a response, and return the next position."""
         after = _position(answer)
-        self._learn(answer)
+        self._apply_account_data(answer)
         messages = list[Inbound]()
         for room, told in object_of(answer, "rooms", "join").items():
             if isinstance(told, dict):
@@ -123,7 +123,7 @@ class Reader:
             await receive(inbound, {"since": cursor}, self._acknowledge(inbound))
         return after
 
-    def _learn(self, answer: Object) -> None:
+    def _apply_account_data(self, answer: Object) -> None:
         """Apply account data: direct rooms, joined rooms and invites."""
         rooms = self._account.rooms
         for event in objects_of(object_of(answer, "account_data"), "events"):
@@ -133,7 +133,7 @@ class Reader:
             rooms.forget(room)
         for room, told in object_of(answer, "rooms", "invite").items():
             if isinstance(told, dict) and room not in self._joining:
-                self._consider(room, objects_of(object_of(told, "invite_state"), "events"))
+                self._handle_invite(room, objects_of(object_of(told, "invite_state"), "events"))
 
     # Messages
 
@@ -166,14 +166,14 @@ class Reader:
             return ours
         start = text_of(timeline, "prev_batch")
         if timeline.get("limited") is True and start:
-            missed, invited = await self._caught_up(room, start, "" if is_new else since)
+            missed, invited = await self._fill_gap(room, start, "" if is_new else since)
             return [*missed, *events] if invited or not is_new else []
         return [] if is_new else events
 
-    async def _caught_up(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
+    async def _fill_gap(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
         """Fetch missed events. A room where that fails must not block the others."""
         try:
-            found = await self._missed(room, start, since)
+            found = await self._fetch_missed(room, start, since)
         except ChannelAuthFailed:
             raise
         except ChannelError as exc:
@@ -185,7 +185,7 @@ class Reader:
         self._strikes.pop(room.id, None)
         return found
 
-    async def _missed(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
+    async def _fetch_missed(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
         """Return the events before a response's, and whether our invite is the first.
 
         Without a position to go back to, it fetches one page only.
@@ -237,7 +237,7 @@ class Reader:
 
         return acknowledge
 
-    async def _tell_read(self) -> None:
+    async def _send_receipts(self) -> None:
         """Send read receipts, for the last message of each room."""
         while True:
             await self._news.wait()
@@ -251,7 +251,7 @@ class Reader:
                 except ChannelError as exc:
                     log.info("no read receipt in %s: %s", room, exc)
 
-    def _consider(self, room: str, state: Iterable[Object]) -> None:
+    def _handle_invite(self, room: str, state: Iterable[Object]) -> None:
         """Accept an invite, or leave it pending."""
         alias = inviter = ""
         is_direct = False
@@ -293,9 +293,9 @@ class Reader:
         if room.id not in self._told:
             self._told.add(room.id)
             log.warning("%s is encrypted: what is said there cannot be read", room.id)
-            self._group.create_task(self._tell_encrypted(room.id), name=f"telling {room.id}")
+            self._group.create_task(self._notify_encrypted(room.id), name=f"telling {room.id}")
 
-    async def _tell_encrypted(self, room: str) -> None:
+    async def _notify_encrypted(self, room: str) -> None:
         """Notify an encrypted room once, across restarts."""
         server, mine = self._account.server, ("user", self._account.me, "rooms", room)
         try:

@@ -43,7 +43,7 @@ from homarus.core.message import Address, Inbound, Json, Media, Outbound
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 30
-LEAST_POLL_S: Final = 1.0
+MIN_POLL_S: Final = 1.0
 CAPTION_UNITS: Final = 1_024
 TYPING_S: Final = 5.0
 MAX_FETCH_BYTES: Final = 20 * 1024 * 1024  # the limit of Telegram's own server
@@ -91,13 +91,13 @@ class Telegram:
             )
             await self._list_commands()
             if self.path:
-                await self._be_called(receive)
+                await self._serve_webhook(receive)
             else:
                 await self._poll(receive, me)
 
     async def _introduce(self) -> Me:
-        told = await self._api.call("getMe")
-        found = told if isinstance(told, dict) else {}
+        response = await self._api.call("getMe")
+        found = response if isinstance(response, dict) else {}
         me = Me(
             number(found, "id"),
             text(found, "username"),
@@ -144,10 +144,10 @@ class Telegram:
             updates = await self._api.call("getUpdates", asked, wait_s=POLL_S)
             if not isinstance(updates, list):
                 raise ChannelError("Telegram did not answer getUpdates with updates")
-            if not updates and self._clock.monotonic() - asked_s < LEAST_POLL_S:
-                await self._clock.sleep(LEAST_POLL_S)  # a server without long polling
+            if not updates and self._clock.monotonic() - asked_s < MIN_POLL_S:
+                await self._clock.sleep(MIN_POLL_S)  # a server without long polling
             if updates:
-                offset = await self._take(updates, receive, me)
+                offset = await self._handle_updates(updates, receive, me)
                 heard_ms = self._clock.now_ms()
 
     def _begin(self, cursor: Mapping[str, Json] | None, me: Me) -> int:
@@ -157,7 +157,7 @@ class Telegram:
         is_fresh = not at_ms or self._clock.now_ms() - at_ms <= _STALE_MS
         return number(stored, "offset") if is_ours and is_fresh else 0
 
-    async def _take(self, updates: list[Json], receive: Receive, me: Me) -> int:
+    async def _handle_updates(self, updates: list[Json], receive: Receive, me: Me) -> int:
         """Pass on the updates, and return the offset after them.
 
         The offset follows the received numbers, not the requested one, as Telegram may restart
@@ -171,12 +171,12 @@ class Telegram:
                 continue
             after = max(after, id_ + 1)
             cursor = {"offset": after, "bot": me.id, "atMs": self._clock.now_ms()}
-            await self._hand_over(update, receive, cursor)
+            await self._pass_on(update, receive, cursor)
         if not after:  # it would return the same again, at once and forever
             raise ChannelError("Telegram gave updates that have no number")
         return after
 
-    async def _hand_over(
+    async def _pass_on(
         self, update: Mapping[str, Json], receive: Receive, cursor: Mapping[str, Json] | None
     ) -> None:
         if inbound := self._read(update):
@@ -194,11 +194,11 @@ class Telegram:
         assert self._reader is not None  # noqa: S101 - it is made before anything is read
         inbound = self._reader.read(update, self._clock.now_ms())
         if inbound is None:
-            self._pass_over(update)
+            self._skip(update)
             return None
         return self._own_reaction(inbound) if is_reaction(inbound) else inbound
 
-    def _pass_over(self, update: Mapping[str, Json]) -> None:
+    def _skip(self, update: Mapping[str, Json]) -> None:
         said = part(update, "message")
         if new := number(said, "migrate_to_chat_id"):
             self._post.note_move(str(number(part(said, "chat"), "id")), str(new))
@@ -224,7 +224,7 @@ class Telegram:
     def path(self) -> str:
         return self._settings.path
 
-    async def _be_called(self, receive: Receive) -> None:
+    async def _serve_webhook(self, receive: Receive) -> None:
         asked = {
             "url": self._settings.public_url,
             "secret_token": self._secret,
@@ -254,7 +254,7 @@ class Telegram:
         if not isinstance(update, dict):
             return 400
         try:
-            await self._hand_over(update, self._receive, None)
+            await self._pass_on(update, self._receive, None)
         except StoreError as exc:
             log.warning("an update could not be kept, Telegram will bring it again: %s", exc)
             return 503
@@ -324,12 +324,12 @@ class Telegram:
         if media.size > most:
             raise MediaTooLarge(f"the file has {media.size} bytes, and {most} is the most")
         try:
-            told = await self._api.call("getFile", {"file_id": media.ref})
+            response = await self._api.call("getFile", {"file_id": media.ref})
         except Refused as exc:
-            if "file is too big" in exc.words:
+            if "file is too big" in exc.reason:
                 raise MediaTooLarge(str(exc)) from exc
             raise
-        found = told if isinstance(told, dict) else {}
+        found = response if isinstance(response, dict) else {}
         path = text(found, "file_path")
         if number(found, "file_size") > most:
             raise MediaTooLarge(f"the file has {number(found, 'file_size')} bytes")
@@ -341,8 +341,8 @@ class Telegram:
         return await self._api.download(path, most)
 
     async def probe(self) -> str:
-        told = await self._api.call("getMe")
-        name = text(part({"me": told}, "me"), "username")
+        response = await self._api.call("getMe")
+        name = text(part({"me": response}, "me"), "username")
         if not name:
             raise ChannelError("Telegram did not say who we are")
         return f"@{name}"
@@ -353,4 +353,4 @@ def _number_of(update: Json) -> int:
 
 
 def _is_unchanged(refusal: Refused) -> bool:
-    return "message is not modified" in refusal.words
+    return "message is not modified" in refusal.reason

@@ -39,9 +39,9 @@ _FIXES: Final = (
 class Refused(SendFailed):
     """Telegram refused permanently; `moved_to` is the new id of a migrated group."""
 
-    def __init__(self, message: str, words: str, *, status: int, moved_to: str, fix: str) -> None:
+    def __init__(self, message: str, reason: str, *, status: int, moved_to: str, fix: str) -> None:
         super().__init__(message, retryable=False, fix=fix)
-        self.words, self.status, self.moved_to = words.lower(), status, moved_to
+        self.reason, self.status, self.moved_to = reason.lower(), status, moved_to
 
     @property
     def is_unknown_method(self) -> bool:
@@ -102,16 +102,16 @@ class BotApi:
 
 
 def _result(method: str, answer: Answer) -> Json:
-    told = answer.data
-    if not isinstance(told, dict) or not isinstance(told.get("ok"), bool):
+    payload = answer.data
+    if not isinstance(payload, dict) or not isinstance(payload.get("ok"), bool):
         raise _stranger(method, answer.status)
-    if told["ok"]:
-        return told.get("result")
-    code = told.get("error_code")
+    if payload["ok"]:
+        return payload.get("result")
+    code = payload.get("error_code")
     status = code if isinstance(code, int) and code >= 400 else answer.status
-    words = str(told.get("description") or "no reason given")[:500]
-    more = told.get("parameters")
-    raise _refusal(method, status, words, more if isinstance(more, dict) else {})
+    reason = str(payload.get("description") or "no reason given")[:500]
+    parameters = payload.get("parameters")
+    raise _refusal(method, status, reason, parameters if isinstance(parameters, dict) else {})
 
 
 def _stranger(method: str, status: int) -> ChannelError:
@@ -124,21 +124,21 @@ def _stranger(method: str, status: int) -> ChannelError:
     return ChannelError(said)
 
 
-def _refusal(method: str, status: int, words: str, more: Mapping[str, Json]) -> ChannelError:
-    said = f"Telegram refused {method}: {words}"
-    lowered = words.lower()
+def _refusal(method: str, status: int, reason: str, parameters: Mapping[str, Json]) -> ChannelError:
+    said = f"Telegram refused {method}: {reason}"
+    lowered = reason.lower()
     if status == 401 or (status == 404 and method == "getMe"):
-        return ChannelAuthFailed(f"Telegram does not know this bot: {words}", fix=_NEW_TOKEN)
+        return ChannelAuthFailed(f"Telegram does not know this bot: {reason}", fix=_NEW_TOKEN)
     if status == 409:
         return _conflict(lowered, said)
     if status == 429:
-        after_s = float(max(0, number(more, "retry_after"))) or None
+        after_s = float(max(0, number(parameters, "retry_after"))) or None
         return SendFailed(said, retryable=True, after_s=after_s)
     if status >= 500:
         return ChannelError(said)  # it may have had its effect
-    moved = more.get("migrate_to_chat_id")
+    moved = parameters.get("migrate_to_chat_id")
     fix = next((help_ for sign, help_ in _FIXES if sign in lowered), "")
-    return Refused(said, words, status=status, moved_to=str(moved or ""), fix=fix)
+    return Refused(said, reason, status=status, moved_to=str(moved or ""), fix=fix)
 
 
 def _conflict(lowered: str, said: str) -> ChannelError:

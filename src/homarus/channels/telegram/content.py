@@ -30,9 +30,9 @@ def media_of(message: Mapping[str, Json]) -> tuple[Media, ...]:
         return tuple(_file(sticker, "sticker", _sticker_mime(sticker)))
     for name, (kind, mime) in _FILES.items():
         if found := part(message, name):
-            said = text(found, "mime_type") or mime
-            is_picture = name == "document" and said.startswith("image/")
-            return tuple(_file(found, "image" if is_picture else kind, said))
+            file_type = text(found, "mime_type") or mime
+            is_picture = name == "document" and file_type.startswith("image/")
+            return tuple(_file(found, "image" if is_picture else kind, file_type))
     return ()
 
 
@@ -64,8 +64,8 @@ def _sticker(sticker: Mapping[str, Json]) -> str:
 
 
 def _venue(venue: Mapping[str, Json]) -> str:
-    told = [text(venue, "title"), text(venue, "address"), _place(part(venue, "location"))]
-    return f"venue: {', '.join(one for one in told if one)}"
+    lines = [text(venue, "title"), text(venue, "address"), _place(part(venue, "location"))]
+    return f"venue: {', '.join(one for one in lines if one)}"
 
 
 def _place(location: Mapping[str, Json]) -> str:
@@ -77,8 +77,8 @@ def _place(location: Mapping[str, Json]) -> str:
 
 def _contact(contact: Mapping[str, Json]) -> str:
     name = f"{text(contact, 'first_name')} {text(contact, 'last_name')}".strip()
-    told = [name, text(contact, "phone_number")]
-    return f"contact: {', '.join(one for one in told if one)}"
+    lines = [name, text(contact, "phone_number")]
+    return f"contact: {', '.join(one for one in lines if one)}"
 
 
 def _poll(poll: Mapping[str, Json]) -> str:

@@ -42,14 +42,14 @@ class Call:
 
     method: str
     params: dict[str, Json]
-    said: str = ""  # the parameter with our text
+    text_param: str = ""  # the parameter with our text
     media: Media | None = None
     field: str = ""
 
     def with_words(self, words: str) -> "Call":
         """Return the call with a text without markup."""
-        kept = {name: value for name, value in self.params.items() if name != "parse_mode"}
-        return replace(self, params={**kept, self.said: words})
+        others = {name: value for name, value in self.params.items() if name != "parse_mode"}
+        return replace(self, params={**others, self.text_param: words})
 
     def as_file(self, name: str) -> "Call":
         """Return the call with the file sent as another kind."""

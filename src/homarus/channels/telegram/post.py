@@ -56,13 +56,13 @@ class Post:
         if refusal.moved_to and chat not in self._moved:
             self.note_move(chat, refusal.moved_to)
             return call.moved(refusal.moved_to)
-        if "can't parse entities" in refusal.words and "parse_mode" in call.params:
+        if "can't parse entities" in refusal.reason and "parse_mode" in call.params:
             from homarus.channels.markup import plain
 
             # Without Telegram's text: it quotes the message.
             log.warning("Telegram cannot read our markup, the words go without")
-            return call.with_words(plain(call.params[call.said], "telegram"))
+            return call.with_words(plain(call.params[call.text_param], "telegram"))
         for words, field in INSTEAD:
-            if words in refusal.words and call.field not in {"", field}:
+            if words in refusal.reason and call.field not in {"", field}:
                 return call.as_file(field)
         return None

@@ -105,7 +105,7 @@ class Settings(ChannelSettings):
 
     @property
     def retries(self) -> Retry:
-        return Retry.as_set(self.common.retry)
+        return Retry.from_settings(self.common.retry)
 
     @property
     def path(self) -> str:
@@ -169,12 +169,12 @@ def listed_commands(settings: Settings, ours: tuple[tuple[str, str], ...]) -> li
     found: dict[str, str] = {}
     for name, description in (*own, *custom):
         command = name.strip().lstrip("/").lower().replace("-", "_")
-        told = " ".join(description.split())[:256]
-        if not (_COMMAND.fullmatch(command) and told):
+        shown = " ".join(description.split())[:256]
+        if not (_COMMAND.fullmatch(command) and shown):
             log.warning("Telegram cannot list the command %r", name)
         elif command not in found:
-            found[command] = told
-    return [{"command": name, "description": told} for name, told in found.items()][:100]
+            found[command] = shown
+    return [{"command": name, "description": shown} for name, shown in found.items()][:100]
 
 
 def _read_token(file: Path) -> str:
