@@ -1,9 +1,8 @@
-"""Anthropic's messages API, and every service that speaks it.
+"""The provider for Anthropic's messages API and services compatible with it.
 
-`Settings` says where and with which key; `create` makes the Provider. `models` tells what is known
-of each model; one that is not among them is asked plainly. The parts of a request that stay the
-same from turn to turn (tools, system, all but the newest messages) are marked for the vendor's
-cache.
+`create` makes a Provider from a `ProviderConnection`. `models` holds what is known of each model;
+other models get a plain request. The parts of a request that do not change from turn to turn
+(tools, system, all but the newest messages) carry cache markers.
 """
 
 import json
@@ -43,9 +42,9 @@ __all__ = ["API", "Anthropic", "Settings", "create"]
 APIS = ("anthropic-messages",)
 VERSION = "2023-06-01"
 OAUTH_BETA = "oauth-2025-04-20"
-OAUTH_KEY = "sk-ant-oat"  # how a token of a subscription begins; a key begins otherwise
-MARKED_TURNS = 2  # with tools and system that makes the vendor's four markers
-# Markers by what the original's configuration calls them.
+OAUTH_KEY = "sk-ant-oat"  # the prefix of a subscription's OAuth token; API keys have another one
+MARKED_TURNS = 2  # together with tools and system these are the four markers the vendor allows
+# Cache markers by their names in OpenClaw's config.
 _MARKERS = {
     "short": b'{"type":"ephemeral"}',
     "long": b'{"type":"ephemeral","ttl":"1h"}',
@@ -58,12 +57,12 @@ _SAMPLING = ("temperature", "top_k", "top_p")
 def create(
     settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
 ) -> "Anthropic":
-    """A provider; nothing is opened before its first request."""
+    """Return a provider; it opens no connection before its first request."""
     return Anthropic(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
 class Anthropic:
-    """One service that speaks the messages API."""
+    """A service that implements the messages API."""
 
     api = API
 
@@ -77,7 +76,7 @@ class Anthropic:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and pass on the answer as it comes."""
+        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         asked = self._wire(model).ask(request)
@@ -98,7 +97,7 @@ class Anthropic:
                         break
         except (StreamBroken, ProviderTimeout):
             if not (reply.done or reply.finish):
-                raise  # after its end, a torn connection takes nothing away
+                raise  # a connection lost after the end of the answer loses nothing
         except Malformed as exc:
             raise broken(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject, asked.names)
@@ -109,7 +108,7 @@ class Anthropic:
     async def _place(
         self, model: Model, betas: Sequence[str], subject: Subject
     ) -> tuple[str, Mapping[str, str]]:
-        """Where a model is asked, and with which headers."""
+        """Return the path and the headers of a request to a model."""
         return self._path, self._headers(model, betas)
 
     def _wire(self, model: Model) -> "_Wire":
@@ -119,7 +118,7 @@ class Anthropic:
         return wire
 
     def _headers(self, model: Model, betas: Sequence[str]) -> dict[str, str]:
-        """The model's own headers; the betas that are configured stand beside ours."""
+        """Return the model's headers; configured betas are added to ours."""
         headers = {"anthropic-version": VERSION}
         wanted = [OAUTH_BETA] if self._is_token else []
         for name, value in (*self._settings.headers.items(), *model.headers.items()):
@@ -150,7 +149,7 @@ class Anthropic:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request on its way. `names` are our names of the tools by those on the wire."""
+    """An encoded request. `names` maps tool names on the wire to ours."""
 
     body: bytes
     betas: tuple[str, ...]
@@ -158,7 +157,7 @@ class _Asked:
 
 
 class _Wire:
-    """How requests to one model look."""
+    """Builds requests to one model."""
 
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
@@ -173,12 +172,13 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes, bytes, dict[str, str]] = ((), b"", b"", {})
 
     def ask(self, request: Request) -> _Asked:
-        """The request as JSON; what was rendered for an earlier turn is used again."""
+        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
         bound = self._claude is not None and self._claude.binds
         turns = self._turns.render(request.messages, reasoning=is_thinking(fields) or not bound)
         if _budget(fields) and not opens_with_thought(turns):
-            del fields["thinking"]  # it would be refused in the middle of others' work
+            # The service refuses it while another model's tool calls are open.
+            del fields["thinking"]
         marker = self._marker(request.params)
         tools, names = self._offer(request, fields, turns, marker)
         pieces = [encode_json(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
@@ -188,7 +188,7 @@ class _Wire:
         return _Asked(b"".join((*pieces, b"}")), self._betas(fields), names)
 
     def _fields(self, request: Request) -> dict[str, Json]:
-        """Everything but system, messages and tools. The caller's params come last."""
+        """Return every field but system, messages and tools; the caller's params override ours."""
         ours = {"messages", "system", _RETENTION}
         params = {k: v for k, v in request.params.items() if k not in ours}
         max_tokens = self._max_tokens(params.pop("max_tokens", None) or request.max_tokens)
@@ -201,7 +201,7 @@ class _Wire:
             **params,
         }
         if is_thinking(fields) or not (self._claude is None or self._claude.takes_sampling):
-            for name in _SAMPLING:  # a model that thinks refuses them
+            for name in _SAMPLING:  # a thinking model refuses them
                 fields.pop(name, None)
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -212,7 +212,7 @@ class _Wire:
         return min(int(wanted), most) if self._model.known else int(wanted)
 
     def _marker(self, params: Mapping[str, Json]) -> bytes:
-        if "cache_control" in params:  # the caller does it another way
+        if "cache_control" in params:  # the caller sets its own markers
             return b""
         return _MARKERS.get(str(params.get(_RETENTION)), _MARKERS["short"])
 
@@ -231,7 +231,7 @@ class _Wire:
         turns: Sequence[AnthropicTurn[bytes]],
         marker: bytes,
     ) -> tuple[bytes, Mapping[str, str]]:
-        """The tools as a field of the request, and our names of them."""
+        """Return the tools as a field of the request, and our names of them."""
         if "tools" in fields:
             return b"", {}
         if request.tools and self._model.calls_tools:
@@ -248,7 +248,7 @@ class _Wire:
 
 
 def _joined(turns: Sequence[AnthropicTurn[bytes]], marker: bytes) -> bytes:
-    """The turns as JSON; the last two of the user's end a stretch that will be asked again."""
+    """Return the turns as JSON; markers end the last two turns of the user."""
     users = [index for index, turn in enumerate(turns) if turn.role == "user"]
     ends = frozenset(users[-MARKED_TURNS:])
     return b",".join(
@@ -264,7 +264,7 @@ def _budget(fields: Mapping[str, Json]) -> bool:
 def _ends_in_v1(base_url: str) -> bool:
     try:
         return urlsplit(base_url).path.rstrip("/").endswith("/v1")
-    except ValueError:  # not an address; asking it will say so
+    except ValueError:  # not a URL; the request will raise an error
         return False
 
 

@@ -44,7 +44,7 @@ _UNIQUE_ID_CHARS = 50
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS = 64
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-# What a tool's schema may not hold at its top.
+# Keywords that a tool's schema may not have at its top level.
 _NOT_AT_TOP = frozenset({"oneOf", "anyOf", "allOf"})
 
 
@@ -71,7 +71,7 @@ class BlockEncoder(Protocol[B]):
     def with_call_id(self, encoded: B, call_id: str) -> B: ...
 
     def with_result_id(self, encoded: B | None, call_id: str) -> B:
-        """Complete a result; None stands for one of an interrupted call."""
+        """Add the call's id to a result; None stands for the result of an interrupted call."""
         ...
 
 

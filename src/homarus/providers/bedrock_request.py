@@ -1,9 +1,8 @@
-"""Our messages as a request of Bedrock's Converse: valid by construction.
+"""Encode turns as a request of Bedrock's Converse API.
 
-Converse is Anthropic's messages API in other words, and the turns are made as for that: they
-alternate, begin and end with the user, and every call is answered at once. Here they are put into
-Converse's words, within what Bedrock takes: so many pictures and documents, no blank text, a list
-of tools wherever there are calls.
+Converse is Anthropic's messages API with other field names, so `AnthropicTurnBuilder` makes the
+turns. This module encodes them within Bedrock's limits: the number of pictures and documents, no
+blank text, a list of tools wherever there are calls.
 """
 
 import base64
@@ -36,11 +35,11 @@ from homarus.providers.conversation import (
 )
 
 API = "bedrock-converse-stream"
-# The most that one request may hold.
+# The limits of one request.
 MAX_PICTURES = 20
 MAX_DOCUMENTS = 5
-MAX_DEPTH = 100  # of a tool's input or schema; the library that checks it goes down by recursion
-MARKED_TURNS = 2  # with tools and system that makes the vendor's four markers
+MAX_DEPTH = 100  # of a tool's input or schema; the library validates it recursively
+MARKED_TURNS = 2  # together with tools and system these are the four markers the vendor allows
 OLD_FILE = "[An older document was left out: there are too many.]"
 OLD_PICTURE = "[An older picture was left out: there are too many.]"
 
@@ -58,7 +57,7 @@ ConverseBlock: TypeAlias = AnthropicBlock | ResultBlock
 
 
 class _TypedEncoder:
-    """Leaves blocks typed: names and limits hold for a request, so each encodes them anew."""
+    """Keeps blocks typed: each request encodes them with its own names and limits."""
 
     def block(self, block: AnthropicBlock) -> ConverseBlock:
         return block
@@ -85,10 +84,10 @@ class Turns(AnthropicTurnBuilder[ConverseBlock]):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request on its way. `fields` is all that is not here.
+    """A request before it is encoded; `fields` are all others.
 
-    `rich` says that the model takes pictures, and the word `error`, inside a tool's result.
-    `marker` is the cache point to set; empty for none.
+    `rich` says that the model accepts pictures and an error status in a tool's result. `marker` is
+    the cache point to set; empty for none.
     """
 
     model: str
@@ -101,7 +100,7 @@ class Asked:
 
 
 def converse(asked: Asked) -> dict[str, Json]:
-    """The request, as AWS's library wants it."""
+    """Return the request in the form of AWS's library."""
     mark = [{"cachePoint": dict(asked.marker)}] if asked.marker else []
     request: dict[str, Json] = {
         "modelId": asked.model,
@@ -120,7 +119,7 @@ def messages(
     rich: bool,
     mark: Sequence[Mapping[str, Json]] = (),
 ) -> list[Json]:
-    """The turns as messages; `mark` ends the user's last two."""
+    """Return the turns as messages; `mark` is appended to the last two of the user."""
     names = (f"document {number}" for number in range(1, 1_000_000))
     made: list[Json] = []
     for turn in turns:
@@ -171,7 +170,7 @@ def _block(block: ConverseBlock, names: Iterator[str]) -> list[dict[str, Json]]:
 
 
 def _plain_results(content: Iterable[dict[str, Json]]) -> Iterator[dict[str, Json]]:
-    """Results of words alone; their pictures and documents follow behind the last of them."""
+    """Yield results of text only; their pictures and documents follow the last of them."""
     shown: list[dict[str, Json]] = []
     for block in content:
         result = block.get("toolResult")
@@ -191,7 +190,7 @@ def _plain_results(content: Iterable[dict[str, Json]]) -> Iterator[dict[str, Jso
 
 
 def _leave_out(made: Iterable[Json], kind: str, most: int, note: str) -> None:
-    """Keep the newest of a kind; a note stands for each of the others."""
+    """Replace all but the newest `most` blocks of a kind by a note."""
     lists = [inner for message in made for inner in _contents(message["content"])]
     places = [(held, at) for held in lists for at, block in enumerate(held) if kind in block]
     for held, at in places[: max(0, len(places) - most)]:
@@ -199,7 +198,7 @@ def _leave_out(made: Iterable[Json], kind: str, most: int, note: str) -> None:
 
 
 def _contents(content: list[Json]) -> Iterator[list[Json]]:
-    """The lists of blocks in a turn, in the order of what they show."""
+    """Yield the lists of blocks in a turn, in display order."""
     for block in content:
         if "toolResult" in block:
             yield block["toolResult"]["content"]
@@ -207,7 +206,7 @@ def _contents(content: list[Json]) -> Iterator[list[Json]]:
 
 
 def _accompany(content: list[Json]) -> None:
-    """A document goes with words, or is refused."""
+    """Add a text to a turn with a document: the service requires one."""
     if any("document" in block for block in content) and not any("text" in b for b in content):
         content.append({"text": NO_TEXT})
 
@@ -221,7 +220,7 @@ def _tool(raw: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def is_shallow(value: Json) -> bool:
-    """Whether a value goes down no further than can be checked."""
+    """Return whether a value is nested no deeper than the library can validate."""
     level: list[Json] = [value]
     for _ in range(MAX_DEPTH):
         inner = [held for each in level for held in _held(each)]

@@ -1,8 +1,8 @@
-"""Our messages as turns of OpenAI's chat dialect: valid by construction.
+"""Render messages as turns of the chat completions API.
 
-Whatever the history holds, each tool call is followed by exactly one result, a result without a
-call is left out, no turn is empty, and nobody speaks twice in a row: strict templates refuse that.
-What a Message says is made into JSON once and kept while it lives.
+Each tool call is followed by exactly one result, results without a call are dropped, no turn is
+empty, and no role has two turns in a row: strict chat templates refuse that. Each message is
+encoded once and cached while it lives.
 """
 
 import json
@@ -36,8 +36,8 @@ from homarus.providers.openai_schema import fits_strict, parameters
 from homarus.providers.rendered import Beginnings
 
 GOT_RESULTS = "I have the tool results."
-GAP = b"\\n\\n"  # between turns that became one, inside a JSON string
-# Google's own word for a call whose signature is not at hand.
+GAP = b"\\n\\n"  # between merged turns, inside a JSON string
+# Google's value for a call whose signature is not available.
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 _HEAD = b'{"role":"%b","content":'
@@ -49,15 +49,15 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One turn as JSON, empty when there is nothing to send, and where in it the content stands."""
+    """One turn as JSON, empty for none, and the position of its content."""
 
     role: str
     json: bytes = b""
-    start: int = 0  # the content without its quotes or brackets begins here,
+    start: int = 0  # the content without its quotes or brackets starts here,
     stop: int = 0  # ends here,
-    rest: int = 0  # and here begins what follows it
+    rest: int = 0  # and the fields behind it start here
     has_blocks: bool = False
-    pictures: tuple[bytes, ...] = ()  # what a tool's turn cannot hold
+    pictures: tuple[bytes, ...] = ()  # pictures that a tool's turn cannot contain
 
     @property
     def content(self) -> bytes:
@@ -66,7 +66,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """The beginning of a conversation, and the role it ends with."""
+    """The encoded prefix of a conversation, and the role it ends with."""
 
     json: tuple[bytes, ...] = ()
     last: str = ""
@@ -86,7 +86,7 @@ class Turns:
         self._bridge = _made("assistant", GOT_RESULTS)
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
-        """The turns to send, as JSON: one each, or several with commas between them."""
+        """Return the turns as JSON: one each, or several joined by commas."""
         every = tuple(messages)
         size, begun = self._begun.find(every) or (0, _NOTHING)
         entries, settled = self._conversation.place(every[size:])
@@ -167,7 +167,7 @@ class Turns:
         return _made("assistant", content, rest)
 
     def _asked_for(self, call_id: str, call: ToolCall) -> dict[str, Json]:
-        # Arguments that were not JSON are not repeated: several services refuse the whole request.
+        # Arguments that were not JSON are not replayed: several services refuse the request.
         arguments = json.dumps(dict(call.args), ensure_ascii=False)
         function = {"name": wire_name(call.name), "arguments": arguments}
         asked = {"id": call_id, "type": "function", "function": function}
@@ -188,7 +188,7 @@ class Turns:
 
 
 def tool_list(tools: Iterable[ToolSpec], *, strict: bool = False) -> bytes:
-    """The tools a model may call; `strict`: the service enforces the schemas that it can."""
+    """Return the tools a model may call; with `strict` the service enforces what schemas it can."""
     return encode_json([_tool(spec, strict=strict) for spec in tools])
 
 
@@ -207,7 +207,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> dict[str, Json]:
 def _made(
     role: str, content: str | Sequence[bytes], rest: Mapping[str, Json] | None = None
 ) -> _Turn:
-    """A turn of text, which may be none, or of blocks; `rest` are its other fields."""
+    """Encode a turn of text, which may be empty, or of blocks; `rest` are its other fields."""
     head = _HEAD % role.encode()
     has_blocks = not isinstance(content, str)
     if isinstance(content, str):
@@ -221,7 +221,7 @@ def _made(
 
 
 def _as_one(run: Sequence[_Turn]) -> bytes:
-    """Turns of one role as one; of their reasoning, the last is told."""
+    """Merge turns of one role; of their reasoning, the last is sent."""
     if len(run) == 1:
         return run[0].json
     if any(turn.has_blocks for turn in run):
@@ -234,7 +234,7 @@ def _as_one(run: Sequence[_Turn]) -> bytes:
 
 
 def _spoken(part: Block) -> str:
-    """What a model said; a picture of its own cannot be shown to it."""
+    """Return a model's text; its own picture becomes a note."""
     return part.text if isinstance(part, Text) else SHOWN if isinstance(part, Image) else ""
 
 
@@ -244,5 +244,5 @@ def _picture(image: Image) -> dict[str, Json]:
 
 
 def wire_name(name: str) -> str:
-    """A tool's name in letters that the wire takes."""
+    """Return a tool's name in the characters the wire accepts."""
     return _NOT_A_NAME.sub("_", name)[:64] or "unknown"

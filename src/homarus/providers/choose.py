@@ -1,7 +1,7 @@
-"""Which model answers when nobody said so: a key, then a server on this machine, then the demo.
+"""Choose the default model: configured, else by a key, a local server, or the demo model.
 
-`choose` decides; it asks the servers only when there is nothing better, and records what it
-looked at, so that `homarus models status` can tell.
+`choose_default_model` probes local servers only when nothing else is available, and records every
+place it checked for `homarus models status`.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 PROBE_S = 0.3
 MAX_LIST_BYTES = 1 << 20
 MAX_ID_CHARS = 200
-# Parts of the names of models that embed, rank or listen, and cannot chat.
+# Parts of the names of models that cannot chat.
 _NOT_CHAT = ("embed", "minilm", "bge-", "rerank", "whisper")
 
-# The chat models of a server, best first; None when nobody answers there.
+# Returns the chat models of a server, best first; None when there is no server.
 Probe: TypeAlias = Callable[[Vendor], Awaitable[tuple[str, ...] | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model, a sentence that says why, and every place looked at with what was found there."""
+    """The chosen model, the reason, and every place that was checked with its result."""
 
     ref: str
     why: str
@@ -45,7 +45,7 @@ async def choose(
     *,
     held: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The model for an agent that has none of its own; `held` names a credential per provider."""
+    """Choose the model for an agent without one; `held` names a stored credential per provider."""
     tried: list[tuple[str, str]] = []
     for look in (_in_defaults, _in_providers):
         if chosen := look(config, tried):
@@ -73,7 +73,7 @@ def _in_defaults(config: "Config", tried: _Tried) -> _Chosen:
 
 
 def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
-    """A provider somebody took the trouble to configure, though no model of it is chosen."""
+    """Return the model of a configured provider when no default model is set."""
     known = vendors(config)
     for written, entry in config.models.providers.items():
         name = normalize_provider_id(written)
@@ -91,7 +91,7 @@ def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
 
 
 def _in_profiles(config: "Config", held: Mapping[str, str], tried: _Tried) -> _Chosen:
-    """A credential somebody stored with `models auth`, in the order of the table."""
+    """Return the default model of the first vendor with a stored credential."""
     for vendor in vendors(config).values():
         if profile := held.get(vendor.id):
             tried.append(("auth profiles", profile))
@@ -125,7 +125,7 @@ async def _on_loopback(config: "Config", probe: "Probe | None", tried: _Tried) -
 async def survey(
     config: "Config", probe: "Probe | None" = None
 ) -> list[tuple[Vendor, tuple[str, ...] | None]]:
-    """Ask every server that might run on this machine, all at once."""
+    """Probe every known local server concurrently."""
     servers = [vendor for vendor in vendors(config).values() if vendor.is_own_server]
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(_ask(server, probe or list_models)) for server in servers]
@@ -143,7 +143,7 @@ def _told(models: tuple[str, ...] | None) -> str:
 
 
 async def list_models(server: Vendor) -> tuple[str, ...] | None:
-    """Ask a server on this machine which models it has; it gets a third of a second."""
+    """Return a local server's models; None without an answer within `PROBE_S`."""
     from homarus.net.line import ExchangeFailed
 
     try:
@@ -154,7 +154,7 @@ async def list_models(server: Vendor) -> tuple[str, ...] | None:
 
 
 async def _get(url: str) -> Json:
-    # Imported before the clock runs: most starts probe no server.
+    # Imported here: most starts probe no server.
     from homarus.net.exchange import Peer, target_of
 
     address = urlsplit(url)
@@ -177,7 +177,7 @@ async def _get(url: str) -> Json:
 
 
 def chat_models(answer: Json) -> tuple[str, ...]:
-    """The ids in a `/v1/models` answer that can be talked with."""
+    """Return the ids of chat models in a `/v1/models` response."""
     entries = answer.get("data") if isinstance(answer, dict) else None
     entries = entries if isinstance(entries, list) else []
     ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]

@@ -1,9 +1,8 @@
-"""Our messages as Gemini's contents: valid by construction.
+"""Render messages as the contents of the Gemini API.
 
-Whatever the history holds, turns alternate between user and model and begin and end with the
-user; a turn with calls is followed by one with exactly their results, in the same order; a result
-without a call is left out, and no turn is empty. Each message is made into parts once, as JSON,
-and kept while it lives.
+Turns alternate between user and model, the first and the last are the user's; a turn with calls is
+followed by exactly their results in the same order; results without a call are dropped, and no turn
+is empty. Each message is encoded once and cached while it lives.
 """
 
 import binascii
@@ -39,7 +38,7 @@ API = "google-generative-ai"
 BEGAN = "(The beginning of this conversation is not shown.)"
 PICTURES_BELOW = "(See the picture below.)"
 LEFT_OUT = "[An attachment was left out: this model cannot read it.]"
-# Google's own word for a part whose signature is not at hand.
+# Google's value for a part whose signature is not available.
 UNSIGNED = "skip_thought_signature_validator"
 
 _MIMES = frozenset(
@@ -57,15 +56,15 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """One message as parts; of a result, its pictures and the response that its call gets."""
+    """One message as parts; of a result, its pictures and the response for its call."""
 
     parts: tuple[bytes, ...] = ()
-    calls: tuple[bytes, ...] = ()  # what the result of each call repeats of it
+    calls: tuple[bytes, ...] = ()  # the start of each call's response: its name and id
     result: bytes = b""
 
 
 class Turns:
-    """Renders messages for one model. `signs` when it demands a signature on each call."""
+    """Renders messages for one model. `signs`: it requires a signature on each call."""
 
     def __init__(
         self, *, provider: str, model: str, sees_images: bool, draws: bool, signs: bool
@@ -121,7 +120,7 @@ class Turns:
                 case Image():
                     parts.append(self._drawn(part))
                 case CallBlock(call_id, call):
-                    # Only ids that Google gave go back.
+                    # Only ids that Google gave are sent back.
                     given = call_id and message.api == API and not call_id.startswith(MADE_ID)
                     named = {"name": wire_name(call.name), **({"id": call_id} if given else {})}
                     parts.append(self._called(call, named, own=own, first=not calls))
@@ -145,7 +144,7 @@ class Turns:
         return {"functionCall": function, **signed}
 
     def _drawn(self, image: Image) -> dict[str, Json]:
-        """A picture in a model's own turn; only a model that draws takes it there."""
+        """Return a picture in a model's turn; only a model that draws accepts it there."""
         inline = self._inline(image) if self._draws else {}
         if "inlineData" not in inline:
             return {"text": SHOWN}
@@ -173,7 +172,7 @@ _NO_RESULT = encode_json({"error": INTERRUPTED})
 
 
 def tool_list(tools: Iterable[ToolSpec]) -> bytes:
-    """The tools a model may call; a second one of the same name is left out."""
+    """Return the tools a model may call; a second one of the same name is dropped."""
     declared: dict[str, Json] = {}
     for spec in tools:
         name = wire_name(spec.name)
@@ -187,7 +186,7 @@ def tool_list(tools: Iterable[ToolSpec]) -> bytes:
 
 
 def wire_name(name: str) -> str:
-    """A tool's name as Gemini takes it: the same name always, another name never."""
+    """Return a valid, unique and stable name for a tool."""
     if _NAME.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
@@ -195,7 +194,7 @@ def wire_name(name: str) -> str:
 
 
 def is_base64(text: str) -> bool:
-    """Whether Google takes this for bytes."""
+    """Return whether the text is valid base64 of at least one byte."""
     try:
         return bool(text) and bool(binascii.a2b_base64(text, strict_mode=True))
     except ValueError:
@@ -225,7 +224,7 @@ def _said(part: dict[str, Json], signature: str) -> list[Json]:
 
 
 def _thought(text: str, signature: str) -> list[Json]:
-    """Reasoning goes back only with its signature: without, it tells the model nothing."""
+    """Return reasoning if it has a signature: without one the model ignores it."""
     return _said({"text": text, "thought": True}, signature) if is_base64(signature) else []
 
 

@@ -1,8 +1,8 @@
-"""Our messages as items of OpenAI's Responses wire: valid by construction.
+"""Render messages as items of the Responses API.
 
-Whatever the history holds, each call has exactly one output, which follows before anyone else
-speaks; an output without a call is left out, and so is reasoning that belongs to nothing. No id
-stands twice. Each message is made into items once, as JSON, and kept while it lives.
+Each call has exactly one output, directly behind the message that makes it; outputs without a call
+and reasoning that led to nothing are dropped. No id occurs twice. Each message is encoded once and
+cached while it lives.
 """
 
 import json
@@ -48,7 +48,7 @@ class _Item:
 
     json: bytes
     is_call: bool = False
-    thought: str = ""  # the id of the reasoning it is
+    thought: str = ""  # the id of the reasoning item
 
 
 _Items: TypeAlias = tuple[_Item, ...]
@@ -147,10 +147,10 @@ class Items:
 
 
 def tool_list(tools: Iterable[ToolSpec], *, strict: bool | None) -> bytes:
-    """The tools a model may call.
+    """Return the tools a model may call.
 
-    `strict` True: the service enforces the schemas that it can; None: none; False: it does not
-    know the word.
+    `strict` True: the service enforces what schemas it can; None: it enforces none; False: it does
+    not know the field.
     """
     return encode_json([_tool(spec, strict=strict) for spec in tools])
 
@@ -160,7 +160,7 @@ def _tool(spec: ToolSpec, *, strict: bool | None) -> dict[str, Json]:
     made = {"type": "function", "name": spec.name, "description": spec.description}
     if strict is False:
         return {**made, "parameters": schema}
-    # What is left unsaid is taken as strict, and refused for most schemas.
+    # An absent field means strict, which the service refuses for most schemas.
     return {**made, "parameters": schema, "strict": bool(strict) and fits_strict(schema)}
 
 
@@ -178,7 +178,7 @@ def _drain(thoughts: list[_Item]) -> Iterable[_Item]:
 
 
 def _thought(part: Thinking) -> _Item | None:
-    """The reasoning item that a signature holds, if it can be sent back."""
+    """Return the reasoning item that a signature contains, if it can be sent back."""
     item = _object_in(part.signature)
     item_id, secret = item.get("id"), item.get("encrypted_content")
     if (
@@ -192,9 +192,9 @@ def _thought(part: Thinking) -> _Item | None:
     if secret and isinstance(secret, str):
         made["encrypted_content"] = secret
     elif content:
-        made["content"] = content  # only who does not encrypt takes it in the open
+        made["content"] = content  # only services without encryption accept plain reasoning
     else:
-        return None  # nothing is stored: an id alone leads nowhere
+        return None  # nothing is stored, so an id alone is useless
     return _Item(encode_json(made), thought=item_id)
 
 
@@ -206,7 +206,7 @@ def _texts(item: Mapping[str, Json], name: str, kind: str) -> list[Json]:
 
 
 def _phase(signature: str) -> str | None:
-    """The part of an answer that a text was; newer models want to be reminded of it."""
+    """Return the phase of a text; newer models require it back."""
     phase = _object_in(signature).get("phase")
     return phase if phase in PHASES else None
 
@@ -222,7 +222,7 @@ def _object_in(signature: str) -> Mapping[str, Json]:
 
 
 def _asked_for(call: ToolCall) -> _Item:
-    # Arguments that were not JSON are not repeated: the service refuses the whole request.
+    # Arguments that were not JSON are not replayed: the service refuses the request.
     arguments = json.dumps(dict(call.args), ensure_ascii=False)
     rest = encode_json({"name": wire_name(call.name), "arguments": arguments})
     return _Item(rest[1:], is_call=True)
