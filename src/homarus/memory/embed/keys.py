@@ -1,7 +1,7 @@
-"""How the services that embed are reached: the address and the key that chat has for them, too.
+"""Resolve the address and key of embedding services from the settings of chat providers.
 
-The key is found as chat finds it: auth profiles, the configuration, the environment. A login is
-passed over: what chat may do with it, embedding may not.
+The key is found like a chat provider's: auth profiles, the config, the environment. OAuth logins
+are skipped: they are valid for chat, but not for embeddings.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _LOGIN = "oauth"
 
 
 def read_accesses(config: "Config", paths: Paths, env: Mapping[str, str], agent: str) -> Accesses:
-    """A function from the name of an embedding provider to its access. Looks when it is called."""
+    """Return a function from a provider's name to its access, which is resolved when called."""
 
     def access(provider: str) -> Access:
         from homarus.providers.catalog import entry_of
@@ -39,7 +39,7 @@ def read_accesses(config: "Config", paths: Paths, env: Mapping[str, str], agent:
 
 
 def _where(credentials: "Credentials", candidate: "Candidate") -> str:
-    """The place of a key, as a person would look for it."""
+    """Describe where a key is, as a person would look for it."""
     entries = credentials.entries(candidate.provider)
     entry = next((one for one in entries if one.profile.id == candidate.profile_id), None)
     if entry is None or entry.file is None:
@@ -48,7 +48,7 @@ def _where(credentials: "Credentials", candidate: "Candidate") -> str:
 
 
 def given_key(where: str, secret: str) -> Key:
-    """A key that stands in the configuration."""
+    """Return a key of the config."""
 
     async def fetch() -> str:
         return secret
