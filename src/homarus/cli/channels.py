@@ -182,7 +182,7 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
     config = _config()
     named = normalize_account_id(account) if account else None
     rows = [
-        _supports(config, row["channel"], row["account"])
+        _capabilities(config, row["channel"], row["account"])
         for row in _configured(config)
         if channel in {None, row["channel"]} and named in {None, row["account"]}
     ]
@@ -206,7 +206,7 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
         click.echo("No channel is configured: homarus channels add NAME")
 
 
-def _supports(config: "Config", channel: str, account: str) -> dict[str, Json]:
+def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Json]:
     from homarus.channels.switchboard import abilities_of
 
     row: dict[str, Json] = {"channel": channel, "account": account, "problem": ""}
