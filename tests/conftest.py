@@ -1,6 +1,7 @@
 """Fixtures and settings for all tests."""
 
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,10 @@ from homarus.providers import demo
 # A busy machine is slow, not wrong: only the timeout of the whole test applies.
 settings.register_profile("homarus", deadline=None)
 settings.load_profile("homarus")
+
+# A shell starts background jobs with SIGINT ignored, which programs under test would inherit.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> Path:
