@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Fixtures and settings for all tests."""
 
 import os
 import signal
@@ -14,18 +14,17 @@ from homarus.core.errors import HomarusError
 from homarus.memory.embed import minilm
 from homarus.providers import demo
 
-# A busy machine is slow, not wrong; the time limit of the whole test stands.
+# A busy machine is slow, not wrong: only the timeout of the whole test applies.
 settings.register_profile("homarus", deadline=None)
 settings.load_profile("homarus")
 
-# A shell starts background jobs with SIGINT ignored, and child processes inherit that. The tests
-# interrupt programs, which must then see the signal as they do in a terminal.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+# A shell starts background jobs with SIGINT ignored, which programs under test would inherit.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> Path:
-    """A folder kept with pytest's cache, with what is pulled into it once."""
+    """Return a folder of pytest's cache, filled by `pull` once."""
     folder = request.config.cache.mkdir("homarus-models")
     try:
         pull(folder)
@@ -38,7 +37,7 @@ def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> P
 
 @pytest.fixture(scope="session")
 def demo_weights(request: pytest.FixtureRequest) -> Path:
-    """The embedded model's file: the user's, else one that is fetched."""
+    """Return the embedded model's file: the user's, else a downloaded one."""
     own = demo.find(Paths.find(os.environ).models_cache)
     pull = partial(demo.pull, progress=lambda _done, _total: None)
     return own or fetched(request, pull) / demo.DEMO.file
@@ -46,7 +45,7 @@ def demo_weights(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def minilm_folder(request: pytest.FixtureRequest) -> Path:
-    """The sentence model's folder: the user's, else one that is fetched."""
+    """Return the sentence model's folder: the user's, else a downloaded one."""
     own = minilm.find(Paths.find(os.environ).models_cache)
     pull = partial(minilm.pull, progress=lambda _done, _total: None)
     return own or minilm.folder_in(fetched(request, pull))

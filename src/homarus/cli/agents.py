@@ -84,8 +84,8 @@ def _print_row(row: Mapping[str, Json]) -> None:
     named = (
         f"  {reveal(face)}" if face else f"  {reveal(str(row['name']))}" if "name" in row else ""
     )
-    usual = "  (default)" if row["isDefault"] else ""
-    click.echo(f"{row['id']}{named}{usual}")
+    mark = "  (default)" if row["isDefault"] else ""
+    click.echo(f"{row['id']}{named}{mark}")
     click.echo(f"  workspace  {reveal(str(row['workspace']))}")
     click.echo(f"  model      {reveal(str(row.get('model', 'whatever this machine offers')))}")
     for line in row.get("bindingDetails", ()):
@@ -127,21 +127,21 @@ def add(
         agent,
         shown,
         named,
-        model=_checked(paths, loaded, model) if model else None,
+        model=_check_config(paths, loaded, model) if model else None,
         agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
         bindings=bind,
     )
     write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     seed(folder)
     if as_json:
-        told = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        report = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     click.echo(f"{shown} lives in {folder}.")
     click.echo(f"Next: homarus chat --agent {agent}")
 
 
-def _checked(paths: Paths, loaded: Loaded, ref: str) -> str:
+def _check_config(paths: Paths, loaded: Loaded, ref: str) -> str:
     from homarus.core.clock import SystemClock
     from homarus.providers.models import Models
 
@@ -177,8 +177,8 @@ def delete(
 async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
     if is_running(Reach()):
         async with open_gateway(Reach()) as link:
-            told = await link.call("agents.delete", {"agentId": agent})
-        return told if isinstance(told, dict) else {}
+            report = await link.call("agents.delete", {"agentId": agent})
+        return report if isinstance(report, dict) else {}
     from homarus.core.clock import SystemClock
     from homarus.sessions.session import Sessions
     from homarus.store.sqlite import open_store
@@ -226,13 +226,13 @@ def set_identity(
 ) -> None:
     """Give an agent a name and a face, in the configuration."""
     paths, loaded = open_own()
-    agent = _meant(paths, loaded, agent_id, workspace)
-    said = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
-    values = {key: one_line(value, 500) for key, value in said.items() if value}
+    agent = _resolve_agent_id(paths, loaded, agent_id, workspace)
+    given = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
+    values = {key: one_line(value, 500) for key, value in given.items() if value}
     if from_identity or identity_file:
         folder = agent_settings(loaded.config, paths, agent).workspace
         values = {
-            **_written(_absolute(identity_file) if identity_file else folder / FILE),
+            **_read_identity_file(_absolute(identity_file) if identity_file else folder / FILE),
             **values,
         }
     if not values:
@@ -249,7 +249,7 @@ def set_identity(
         click.echo(f"{key:<7} {reveal(value)}")
 
 
-def _written(file: Path) -> dict[str, str]:
+def _read_identity_file(file: Path) -> dict[str, str]:
     """Return what an IDENTITY.md contains."""
     with file.open("rb") as opened:
         own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
@@ -259,20 +259,22 @@ def _written(file: Path) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def _meant(paths: Paths, loaded: Loaded, agent_id: str | None, workspace: str | None) -> str:
+def _resolve_agent_id(
+    paths: Paths, loaded: Loaded, agent_id: str | None, workspace: str | None
+) -> str:
     if agent_id:
         return known_agent(loaded.config, agent_id)
     if not workspace:
         return default_agent(loaded.config)
-    wanted = _absolute(workspace).resolve()
+    folder = _absolute(workspace).resolve()
     found = [
         agent
         for agent in agents(loaded.config)
-        if agent_settings(loaded.config, paths, agent).workspace.resolve() == wanted
+        if agent_settings(loaded.config, paths, agent).workspace.resolve() == folder
     ]
     if len(found) != 1:
         who = "several agents live" if found else "no agent lives"
-        raise UserError(f"{who} in {wanted}", fix="name one with --agent")
+        raise UserError(f"{who} in {folder}", fix="name one with --agent")
     return found[0]
 
 

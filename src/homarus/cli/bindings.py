@@ -59,7 +59,7 @@ def check_channel(config: Config, channel: str) -> None:
         )
 
 
-def _which(command: Callable[..., T]) -> Callable[..., T]:
+def _match_options(command: Callable[..., T]) -> Callable[..., T]:
     """Add the options that describe what a binding matches."""
     made = command
     for flag, name, metavar, told, many in (
@@ -77,7 +77,7 @@ def _which(command: Callable[..., T]) -> Callable[..., T]:
 
 
 @click.command("bind")
-@_which
+@_match_options
 @as_json_option
 def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: Any) -> None:
     """Have an agent answer a channel, an account of it, or one chat."""
@@ -91,13 +91,13 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
             lambda tree: add_bindings(tree, owner, matches, find_traits)
         ),
     )
-    _tell(owner, "answers", describe_matches(matches), found, as_json=as_json)
+    _print_result(owner, "answers", describe_matches(matches), found, as_json=as_json)
     for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
         warn(f"channels.{channel} is not configured yet: nothing comes from there.")
 
 
 @click.command("unbind")
-@_which
+@_match_options
 @click.option("--all", "everything", is_flag=True, help="All that is bound to the agent.")
 @as_json_option
 def unbind_command(
@@ -118,7 +118,7 @@ def unbind_command(
         return changed
 
     found = work(Reach(), lambda settings: settings.change(edit))
-    _tell(owner, "no longer answers", gone, found, as_json=as_json)
+    _print_result(owner, "no longer answers", gone, found, as_json=as_json)
 
 
 def _matches(
@@ -132,11 +132,13 @@ def _matches(
     return matches
 
 
-def _tell(agent: str, verb: str, words: Sequence[str], found: Changed, *, as_json: bool) -> None:
+def _print_result(
+    agent: str, verb: str, words: Sequence[str], found: Changed, *, as_json: bool
+) -> None:
     if as_json:
-        told = {"ok": True, "agentId": agent, "bindings": list(words)}
-        told |= {"gateway": found.effect} if found.effect else {}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        report = {"ok": True, "agentId": agent, "bindings": list(words)}
+        report |= {"gateway": found.effect} if found.effect else {}
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     if not words:
         click.echo(f"Nothing is bound to {agent}.")
@@ -153,14 +155,14 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
     """List which messages go to which agent, as the configuration has them."""
     _, loaded = open_own()
     config = loaded.config
-    wanted = known_agent(config, agent) if agent else None
+    agent_id = known_agent(config, agent) if agent else None
     rows = [
         (normalize_agent_id(one.agent_id), one.match)
         for one in config.bindings
-        if wanted in {None, normalize_agent_id(one.agent_id)}
+        if agent_id in {None, normalize_agent_id(one.agent_id)}
     ]
     if as_json:
-        told = [
+        report = [
             {
                 "agentId": owner,
                 "match": match.model_dump(mode="json", by_alias=True, exclude_unset=True),
@@ -168,7 +170,7 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
             }
             for owner, match in rows
         ]
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     if not rows:
         click.echo(f"Nothing is bound: {default_agent(config)} answers everywhere.")

@@ -79,12 +79,12 @@ def _configured(config: "Config") -> list[dict[str, Json]]:
     rows: list[dict[str, Json]] = []
     for channel in channel_names(config):
         for account in account_names(config, channel):
-            said = merged(config.channels, channel, account)
-            enabled, name = said.get("enabled") is not False, str(said.get("name") or "")
+            settings = merged(config.channels, channel, account)
+            enabled, name = settings.get("enabled") is not False, str(settings.get("name") or "")
             row: dict[str, Json] = {"channel": channel, "account": account, "name": name}
             row |= {"label": label(channel), "enabled": enabled, "problem": ""}
             # The gateway may have a variable that is not set in this shell: no error.
-            if enabled and not has_unset_variables(said):
+            if enabled and not has_unset_variables(settings):
                 row["problem"] = _problem(config, channel, account)
             rows.append(row)
     return rows
@@ -119,7 +119,7 @@ def status(
 ) -> None:
     """Say how every account is, as a running gateway sees it."""
     if is_running(reach):
-        found = asyncio.run(_ask(reach, probe=probe, timeout_ms=timeout_ms))
+        found = asyncio.run(_fetch_status(reach, probe=probe, timeout_ms=timeout_ms))
         if as_json:
             click.echo(json.dumps({"gateway": True, **found}, ensure_ascii=False))
         else:
@@ -137,7 +137,7 @@ def status(
     click.echo(f"Next: {told}")
 
 
-async def _ask(reach: Reach, *, probe: bool, timeout_ms: int) -> dict[str, Json]:
+async def _fetch_status(reach: Reach, *, probe: bool, timeout_ms: int) -> dict[str, Json]:
     async with open_gateway(reach) as link:
         found = await link.call(
             "channels.status",
@@ -182,7 +182,7 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
     config = _config()
     named = normalize_account_id(account) if account else None
     rows = [
-        _able(config, row["channel"], row["account"])
+        _capabilities(config, row["channel"], row["account"])
         for row in _configured(config)
         if channel in {None, row["channel"]} and named in {None, row["account"]}
     ]
@@ -206,7 +206,7 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
         click.echo("No channel is configured: homarus channels add NAME")
 
 
-def _able(config: "Config", channel: str, account: str) -> dict[str, Json]:
+def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Json]:
     from homarus.channels.switchboard import abilities_of
 
     row: dict[str, Json] = {"channel": channel, "account": account, "problem": ""}

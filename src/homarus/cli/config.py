@@ -41,7 +41,7 @@ def get(path: str | None, reach: Reach, *, as_json: bool, local: bool) -> None:
     try:
         value = get_path(_read(reach, local=local), steps)
     except LookupError:
-        raise _absent(steps) from None
+        raise _missing_key_error(steps) from None
     if isinstance(value, dict | list):
         value = redact(value, steps)
     if as_json or not isinstance(value, str):
@@ -59,8 +59,8 @@ def get(path: str | None, reach: Reach, *, as_json: bool, local: bool) -> None:
 def set_(path: str, value: str, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Set PATH to VALUE: JSON5 when it can be read so, else the text itself."""
     steps = parse_path(path)
-    said = _value(value, strict=as_json)
-    changed = _change(reach, lambda tree: set_path(tree, steps, said), local=local)
+    parsed = _value(value, strict=as_json)
+    changed = _change(reach, lambda tree: set_path(tree, steps, parsed), local=local)
     _print(changed, f"{show_path(steps)} is set", as_json=as_json)
 
 
@@ -77,7 +77,7 @@ def unset(path: str, reach: Reach, *, as_json: bool, local: bool) -> None:
         try:
             return unset_path(tree, steps)
         except LookupError:
-            raise _absent(steps) from None
+            raise _missing_key_error(steps) from None
 
     changed = _change(reach, remove, local=local)
     _print(changed, f"{show_path(steps)} is removed", as_json=as_json)
@@ -111,17 +111,17 @@ def _verdict_json(found: "Verdict") -> dict[str, "Json"]:
 def _print_verdict(found: "Verdict") -> None:
     file = _short(found.file)
     for issue in found.issues:
-        told = {name: str(issue.get(name) or "") for name in ("message", "file", "path", "fix")}
-        message, at = told["message"], int(issue.get("line") or 0)
-        error = ConfigError(message, file=told["file"], line=at, key=told["path"], fix=told["fix"])
+        row = {name: str(issue.get(name) or "") for name in ("message", "file", "path", "fix")}
+        message, at = row["message"], int(issue.get("line") or 0)
+        error = ConfigError(message, file=row["file"], line=at, key=row["path"], fix=row["fix"])
         click.echo(str(error), err=True)
     for text in found.warnings:
         click.echo(f"warning: {text}", err=True)
     if found.issues and found.in_use:
         click.echo(found.in_use, err=True)
     elif not found.issues:
-        said = f"{file} is valid" if found.exists else f"{file} does not exist: all defaults"
-        click.echo(f"{said}; {found.in_use}" if found.in_use else said)
+        summary = f"{file} is valid" if found.exists else f"{file} does not exist: all defaults"
+        click.echo(f"{summary}; {found.in_use}" if found.in_use else summary)
 
 
 @command.command()
@@ -175,7 +175,7 @@ def _value(text: str, *, strict: bool) -> Any:
         return text
 
 
-def _absent(path: KeyPath) -> UserError:
+def _missing_key_error(path: KeyPath) -> UserError:
     from homarus.config.keys import lookup, unknown_key
 
     shown = show_path(path)

@@ -29,7 +29,7 @@ def dead_letters(ctx: click.Context) -> None:
 @reach_options
 def list_(reach: Reach, channel: str | None = None, *, as_json: bool = False) -> None:
     """List them: `dead` was refused or too late, `unknown` may have arrived."""
-    rows = [row for row in _parcels(reach) if channel in {None, row["channel"]}]
+    rows = [row for row in _records(reach) if channel in {None, row["channel"]}]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
@@ -55,7 +55,7 @@ def retry(
     as_json: bool,
 ) -> None:
     """Send one again, or all. What is `unknown` may then arrive twice."""
-    _do("retry", id, reach, every=every, as_json=as_json)
+    _change("retry", id, reach, every=every, as_json=as_json)
 
 
 @dead_letters.command()
@@ -71,13 +71,13 @@ def discard(
     as_json: bool,
 ) -> None:
     """Give one up for good, or all."""
-    _do("discard", id, reach, every=every, as_json=as_json)
+    _change("discard", id, reach, every=every, as_json=as_json)
 
 
-def _do(verb: str, named: str | None, reach: Reach, *, every: bool, as_json: bool) -> None:
+def _change(verb: str, named: str | None, reach: Reach, *, every: bool, as_json: bool) -> None:
     if bool(named) == every:
         raise UserError("say which one, or --all", fix="homarus channels dead-letters lists them")
-    parcels = _parcels(reach)
+    parcels = _records(reach)
     meant = [find_id({"parcels": parcels}, named)] if named else [str(p["id"]) for p in parcels]
     done = [asyncio.run(change(reach, verb, each)) for each in meant]
     if as_json:
@@ -85,11 +85,11 @@ def _do(verb: str, named: str | None, reach: Reach, *, every: bool, as_json: boo
         return
     when = "" if all(each["now"] for each in done) else " when the gateway next starts"
     for each in meant:
-        told = f"is sent again{when}" if verb == "retry" else "is given up"
-        click.echo(f"{reveal(each)} {told}.")
+        result = f"is sent again{when}" if verb == "retry" else "is given up"
+        click.echo(f"{reveal(each)} {result}.")
     if not meant:
         click.echo("There are none.")
 
 
-def _parcels(reach: Reach) -> list[Mapping[str, Json]]:
+def _records(reach: Reach) -> list[Mapping[str, Json]]:
     return list(asyncio.run(list_waiting(reach, stuck=True))["parcels"])

@@ -79,8 +79,8 @@ def _print(findings: list[Finding]) -> None:
         if finding.fix:
             click.echo(f"{'':<{width + 4}}→ {finding.fix}")
     groups = ", ".join(sorted(unbuilt()))
-    told = f"Settings of the original that have no effect yet: {groups}."
-    click.echo("\n" + textwrap.fill(told, 100, break_on_hyphens=False))
+    text = f"Settings of the original that have no effect yet: {groups}."
+    click.echo("\n" + textwrap.fill(text, 100, break_on_hyphens=False))
 
 
 def _config(paths: Paths, env: Mapping[str, str]) -> tuple[Examined | None, list[Finding]]:
@@ -88,25 +88,25 @@ def _config(paths: Paths, env: Mapping[str, str]) -> tuple[Examined | None, list
     try:
         examined = examine(paths, env, read_text(paths.config))
     except ConfigError as exc:
-        return None, [Finding("config", "bad", exc.message, exc.fix), *_ways_out(paths, env)]
+        return None, [Finding("config", "bad", exc.message, exc.fix), *_alternatives(paths, env)]
     if examined.errors:
         wrong = [Finding("config", "bad", e.message, e.fix) for e in examined.errors]
-        return None, [*wrong, *_ways_out(paths, env)]
+        return None, [*wrong, *_alternatives(paths, env)]
     if not examined.exists:
         return examined, [Finding("config", "note", f"{file} is not there; defaults hold")]
     notes = [Finding("config", "note", text) for text in examined.warnings]
     return examined, [Finding("config", "ok", file), *notes]
 
 
-def _ways_out(paths: Paths, env: Mapping[str, str]) -> Iterator[Finding]:
+def _alternatives(paths: Paths, env: Mapping[str, str]) -> Iterator[Finding]:
     """Return what can be used while the config is invalid."""
     from homarus.gateway.last_good import FILE, bring_back, recall
 
     if back := bring_back(paths, env):
         yield Finding("config", "note", "there is a backup that is sound", back)
     if recall(paths, env):
-        kept = shorten(paths.state / FILE, paths.home)
-        text = f"a gateway goes on, and starts, with the last config that was in use ({kept})"
+        file = shorten(paths.state / FILE, paths.home)
+        text = f"a gateway goes on, and starts, with the last config that was in use ({file})"
         yield Finding("config", "note", text)
 
 

@@ -67,7 +67,7 @@ def install(port: int | None, *, force: bool, as_json: bool) -> None:
     from homarus.cli import gateway_install
 
     keeper, notes = gateway_install.install(port, force=force)
-    _tell_keeper(keeper, "is installed and started", as_json=as_json)
+    _control_service(keeper, "is installed and started", as_json=as_json)
     for note in notes:
         warn(note)
 
@@ -80,10 +80,10 @@ def uninstall(*, as_json: bool) -> None:
 
     keeper = gateway_install.uninstall()
     if keeper is None:
-        told = "The gateway is not installed here."
-        click.echo(json.dumps({"ok": True, "installed": False}) if as_json else told)
+        text = "The gateway is not installed here."
+        click.echo(json.dumps({"ok": True, "installed": False}) if as_json else text)
         return
-    _tell_keeper(keeper, "is stopped and removed", as_json=as_json)
+    _control_service(keeper, "is stopped and removed", as_json=as_json)
 
 
 @command.command("start")
@@ -94,13 +94,13 @@ def start(*, as_json: bool) -> None:
 
     keeper = gateway_install.needed()
     keeper.start()
-    _tell_keeper(keeper, "is started", as_json=as_json)
+    _control_service(keeper, "is started", as_json=as_json)
 
 
-def _tell_keeper(keeper: "Keeper", done: str, *, as_json: bool) -> None:
+def _control_service(keeper: "Keeper", done: str, *, as_json: bool) -> None:
     if as_json:
-        told = {"ok": True, "name": keeper.name, "file": str(keeper.file)}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        report = {"ok": True, "name": keeper.name, "file": str(keeper.file)}
+        click.echo(json.dumps(report, ensure_ascii=False))
     else:
         click.echo(f"{keeper.name} {done} ({shorten(keeper.file, Paths.find(os.environ).home)}).")
 
@@ -112,9 +112,9 @@ def status(*, as_json: bool) -> None:
     running = _find()
     found: dict[str, Json] = {"running": running is not None}
     if running:
-        found |= {"pid": running.pid, "url": running.url, **asyncio.run(_look(Reach()))}
+        found |= {"pid": running.pid, "url": running.url, **asyncio.run(_fetch_status(Reach()))}
     kept_by = ""
-    if keeper := _keeper():
+    if keeper := _find_service():
         state = keeper.state()
         kept_by = f"{keeper.name}, {state or 'which cannot be asked'}"
         found["service"] = {"name": keeper.name, "file": str(keeper.file), "state": state}
@@ -134,12 +134,12 @@ def status(*, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _look(reach: Reach) -> dict[str, Json]:
+async def _fetch_status(reach: Reach) -> dict[str, Json]:
     """Return what a gateway sends to a client that only connects."""
     started = time.monotonic()
     async with open_gateway(reach, mode="probe") as link:
         server, snapshot = link.hello.get("server"), link.hello.get("snapshot")
-        told = await link.call("status")
+        status = await link.call("status")
     found: dict[str, Json] = {"latencyMs": round((time.monotonic() - started) * 1000)}
     if isinstance(server, dict) and isinstance(snapshot, dict):
         found |= {
@@ -147,8 +147,8 @@ async def _look(reach: Reach) -> dict[str, Json]:
             "uptimeMs": snapshot.get("uptimeMs"),
             "auth": snapshot.get("authMode"),
         }
-    if isinstance(told, dict) and "configProblem" in told:
-        found["configProblem"] = told["configProblem"]
+    if isinstance(status, dict) and "configProblem" in status:
+        found["configProblem"] = status["configProblem"]
     return found
 
 
@@ -157,7 +157,7 @@ async def _look(reach: Reach) -> dict[str, Json]:
 @as_json_option
 def probe(reach: Reach, *, as_json: bool) -> None:
     """Connect, and say how that went."""
-    found = asyncio.run(_look(reach))
+    found = asyncio.run(_fetch_status(reach))
     if as_json:
         click.echo(json.dumps({"ok": True, **found}, ensure_ascii=False))
     else:
@@ -213,13 +213,13 @@ def call(
 @command.command("stop")
 def stop() -> None:
     """Stop the gateway that serves this state directory; live answers are finished first."""
-    keeper = _keeper()
+    keeper = _find_service()
     if keeper and keeper.state() not in {"", "inactive", "failed"}:
         keeper.stop()
         click.echo(f"Stopped {keeper.name}.")
         if _find() is None:
             return
-    running = _needed()
+    running = _require_running()
     os.kill(running.pid, signal.SIGTERM)
     _wait_until(lambda: _find() is None, _STOP_S, f"process {running.pid} has not stopped")
     click.echo(f"Stopped process {running.pid}.")
@@ -232,21 +232,21 @@ def stop() -> None:
 @command.command("restart")
 def restart() -> None:
     """Restart the gateway that serves this state directory, with the config as it is now."""
-    keeper = _keeper()
+    keeper = _find_service()
     if keeper and _find() is None:
         keeper.check()
         keeper.start()
         click.echo(f"Started {keeper.name}.")
         return
-    running = _needed()
+    running = _require_running()
     before = _started_ms()
     os.kill(running.pid, signal.SIGUSR1)
-    told = f"process {running.pid} has not restarted"
-    _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_S, told)
+    text = f"process {running.pid} has not restarted"
+    _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_S, text)
     click.echo(f"Restarted process {running.pid}.")
 
 
-def _keeper() -> "Keeper | None":
+def _find_service() -> "Keeper | None":
     """Return the service backend that keeps this gateway running."""
     from homarus.cli.gateway_install import find_installed
 
@@ -259,7 +259,7 @@ def _find() -> "Running | None":
     return find_running(Paths.find(os.environ))
 
 
-def _needed() -> "Running":
+def _require_running() -> "Running":
     running = _find()
     if running is None:
         state = Paths.find(os.environ).state

@@ -30,7 +30,7 @@ from homarus.gateway.install import (
 )
 from homarus.gateway.link import find_running
 
-_YOURSELF: Final = "run `homarus gateway run` yourself, or from whatever starts programs here"
+_RUN_MANUALLY: Final = "run `homarus gateway run` yourself, or from whatever starts programs here"
 _WAIT_S: Final = STOP_S + 30
 _SECRETS: Final = ("_API_KEY", "_TOKEN", "_PASSWORD", "_SECRET")
 
@@ -56,34 +56,34 @@ class Systemd:
     def check(self) -> None:
         """Raise a UserError, with an alternative, when it cannot be used here."""
         if not shutil.which("systemctl"):
-            raise UserError("this machine has no systemd (no systemctl)", fix=_YOURSELF)
+            raise UserError("this machine has no systemd (no systemctl)", fix=_RUN_MANUALLY)
         if _run(["systemctl", "--user", "show-environment"]).returncode:
             raise UserError(
                 "systemd does not run for this user here",
                 fix="log in as this user (not by su or sudo), after `loginctl enable-linger` if "
-                f"need be; or {_YOURSELF}",
+                f"need be; or {_RUN_MANUALLY}",
             )
 
     def take_up(self) -> None:
         """Load the file and start the service, now and at every login."""
-        _ask(["systemctl", "--user", "daemon-reload"])
-        _ask(["systemctl", "--user", "enable", self.name])
-        _ask(["systemctl", "--user", "restart", self.name])
+        _query(["systemctl", "--user", "daemon-reload"])
+        _query(["systemctl", "--user", "enable", self.name])
+        _query(["systemctl", "--user", "restart", self.name])
 
     def remove(self) -> None:
         """Stop and disable the service."""
-        _ask(["systemctl", "--user", "disable", "--now", self.name])
+        _query(["systemctl", "--user", "disable", "--now", self.name])
         self.file.unlink(missing_ok=True)
-        _ask(["systemctl", "--user", "daemon-reload"])
+        _query(["systemctl", "--user", "daemon-reload"])
 
     def start(self) -> None:
         # A unit that failed too often does not start before this.
         _run(["systemctl", "--user", "reset-failed", self.name])
-        _ask(["systemctl", "--user", "start", self.name])
+        _query(["systemctl", "--user", "start", self.name])
 
     def stop(self) -> None:
         """Stop until it is started again, or until the next login."""
-        _ask(["systemctl", "--user", "stop", self.name])
+        _query(["systemctl", "--user", "stop", self.name])
 
     def state(self) -> str:
         """Return its state: active, inactive, failed …; "" when it is unknown."""
@@ -125,17 +125,17 @@ class Launchd:
 
     def check(self) -> None:
         if not shutil.which("launchctl"):
-            raise UserError("this machine has no launchd (no launchctl)", fix=_YOURSELF)
+            raise UserError("this machine has no launchd (no launchctl)", fix=_RUN_MANUALLY)
         if _run(["launchctl", "print", self._domain]).returncode:
             raise UserError(
                 "launchd does not run for this user here",
-                fix=f"log in at the machine itself as this user; or {_YOURSELF}",
+                fix=f"log in at the machine itself as this user; or {_RUN_MANUALLY}",
             )
 
     def take_up(self) -> None:
         self.stop()
-        _ask(["launchctl", "enable", self._target])
-        _ask(["launchctl", "bootstrap", self._domain, str(self.file)])
+        _query(["launchctl", "enable", self._target])
+        _query(["launchctl", "bootstrap", self._domain, str(self.file)])
 
     def remove(self) -> None:
         self.stop()
@@ -143,9 +143,9 @@ class Launchd:
 
     def start(self) -> None:
         if self._is_loaded():
-            _ask(["launchctl", "kickstart", self._target])
+            _query(["launchctl", "kickstart", self._target])
         else:
-            _ask(["launchctl", "bootstrap", self._domain, str(self.file)])
+            _query(["launchctl", "bootstrap", self._domain, str(self.file)])
 
     def stop(self) -> None:
         # launchd restarts it whenever it ends: only an unloaded agent stays down. This command
@@ -180,7 +180,7 @@ def find_keeper(paths: Paths, env: Mapping[str, str]) -> Keeper:
         case "Darwin":
             return Launchd.find(paths)
         case other:
-            raise UserError(f"{other} has neither systemd nor launchd", fix=_YOURSELF)
+            raise UserError(f"{other} has neither systemd nor launchd", fix=_RUN_MANUALLY)
 
 
 def find_installed(paths: Paths, env: Mapping[str, str]) -> Keeper | None:
@@ -265,11 +265,11 @@ def _write(file: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _ask(argv: Sequence[str]) -> None:
+def _query(argv: Sequence[str]) -> None:
     done = _run(argv)
     if done.returncode:
-        said = one_line(done.stderr.strip() or done.stdout.strip() or "it did not say why", 300)
-        raise UserError(f"`{' '.join(argv)}` failed: {said}", fix=_YOURSELF)
+        message = one_line(done.stderr.strip() or done.stdout.strip() or "it did not say why", 300)
+        raise UserError(f"`{' '.join(argv)}` failed: {message}", fix=_RUN_MANUALLY)
 
 
 def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":

@@ -22,7 +22,7 @@ def command(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
 
 def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
     """Fetch and print the health."""
-    found = asyncio.run(_ask(reach, timeout_ms / 1000))
+    found = asyncio.run(_fetch(reach, timeout_ms / 1000))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -34,7 +34,7 @@ def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
     click.echo(f"{state}: {count} conversations, agents {', '.join(map(str, names))}")
 
 
-async def _ask(reach: Reach, timeout_s: float) -> dict[str, Json]:
+async def _fetch(reach: Reach, timeout_s: float) -> dict[str, Json]:
     async with open_gateway(reach) as link:
         found = await link.call("health", timeout_s=timeout_s)
     return found if isinstance(found, dict) else {}

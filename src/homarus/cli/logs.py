@@ -79,8 +79,8 @@ class _Tail:
 
     async def _from_gateway(self, link: "Link") -> tuple[Sequence[str], int]:
         place = {} if self.cursor is None else {"cursor": self.cursor}
-        told = await link.call("logs.tail", {"limit": self._limit, **place})
-        found = told if isinstance(told, dict) else {}
+        answer = await link.call("logs.tail", {"limit": self._limit, **place})
+        found = answer if isinstance(answer, dict) else {}
         return [str(line) for line in found.get("lines", ())], int(found.get("cursor", 0))
 
     async def _from_file(self) -> tuple[Sequence[str], int]:
@@ -112,7 +112,7 @@ def show_line(line: str) -> None:
     """Format a line for people: time, level, logger, message. It may not move the cursor."""
     try:
         row = json.loads(line)
-        told = f"{row['time']} {row['level']:<7} {row['logger']}: {row['message']}"
+        text = f"{row['time']} {row['level']:<7} {row['logger']}: {row['message']}"
     except (ValueError, LookupError, TypeError):
-        told = line
-    click.echo(reveal(told))
+        text = line
+    click.echo(reveal(text))

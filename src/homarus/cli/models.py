@@ -66,7 +66,7 @@ def status(*, as_json: bool, reach: Reach, local: bool = False) -> None:
         ("Model", report["model"]),
         ("Why", report["why"]),
         ("Window", f"{report['contextWindow']:,} tokens{guess}"),
-        ("Key", _told_key(report["key"])),
+        ("Key", _describe_key(report["key"])),
         ("Demo model", shorten(Path(weights), paths.home) if weights else "not fetched"),
         ("Note", report["note"]),
     ]
@@ -109,9 +109,9 @@ def set_(model: str, reach: Reach, *, as_json: bool, local: bool) -> None:
     """Answer with MODEL (provider/model, or an alias) from now on."""
     ref, found, problem = asyncio.run(_choose(reach, model, local=local))
     if as_json:
-        said = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
-        said |= {"gateway": found.effect} if found.effect else {}
-        click.echo(json.dumps(said, ensure_ascii=False))
+        report = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
+        report |= {"gateway": found.effect} if found.effect else {}
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     done = "answers from now on" if found.changed else "was chosen already"
     effect = f"; {found.effect}" if found.effect else ""
@@ -127,8 +127,8 @@ def set_(model: str, reach: Reach, *, as_json: bool, local: bool) -> None:
 def refresh(provider: str, *, as_json: bool) -> None:
     """Ask a provider which models it has, how much they hold and cost."""
     count = asyncio.run(_refresh(provider))
-    told = {"ok": True, "provider": provider, "models": count}
-    click.echo(json.dumps(told) if as_json else f"{provider} told of {count} models.")
+    report = {"ok": True, "provider": provider, "models": count}
+    click.echo(json.dumps(report) if as_json else f"{provider} told of {count} models.")
 
 
 @command.command()
@@ -204,8 +204,8 @@ async def _status(reach: Reach, *, local: bool) -> Any:
 async def _rows(reach: Reach, *, local: bool) -> list[Any]:
     if not local and is_running(reach):
         async with open_gateway(reach) as link:
-            told = await link.call("models.list", {"details": True}, timeout_s=_LIST_S)
-        return list(told["models"]) if isinstance(told, dict) else []
+            answer = await link.call("models.list", {"details": True}, timeout_s=_LIST_S)
+        return list(answer["models"]) if isinstance(answer, dict) else []
     from homarus.providers.report import report_models
 
     paths = Paths.find(os.environ)
@@ -230,8 +230,10 @@ async def _problem(reach: Reach, ref: str, *, local: bool) -> Any:
     if not local and is_running(reach):
         with suppress(HomarusError):  # it may be restarting: unknown yet
             async with open_gateway(reach) as link:
-                told = await link.call("models.status")
-            return told["problem"] if isinstance(told, dict) and told["model"] == ref else None
+                answer = await link.call("models.status")
+            return (
+                answer["problem"] if isinstance(answer, dict) and answer["model"] == ref else None
+            )
         return None
     from homarus.providers.report import find_problem
 
@@ -278,7 +280,7 @@ def _progress(what: str) -> Callable[[int, int], None]:
     return tell
 
 
-def _told_key(key: dict[str, str] | None) -> str:
+def _describe_key(key: dict[str, str] | None) -> str:
     if key is None:
         return "not needed"
     return f"{key['shown']} from {key['source']}" if key["source"] else "missing"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from homarus.providers.profiles import Raw
 
 MAX_SECRET_CHARS = 16_384
-_LIFE = re.compile(r"\s*([0-9]{1,6})\s*([smhdw])\s*")
+_LIFETIME = re.compile(r"\s*([0-9]{1,6})\s*([smhdw])\s*")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PROFILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
@@ -109,7 +109,7 @@ def add(
         raise UserError("a key comes from one place", fix="give one of the --key-… options")
     place = _Place(agent)
     if not provider:
-        provider = _ask("Provider")
+        provider = _prompt("Provider")
     name = _provider(provider)
     id_ = _id(profile_id or f"{name}:default", name)
     fields: dict[str, Any] = {"type": "api_key", "provider": name, "key": None, "keyFrom": None}
@@ -135,7 +135,7 @@ def paste_token(
     place = _Place(agent)
     name = _provider(provider)
     id_ = _id(profile_id or f"{name}:manual", name)
-    expires_ms = SystemClock().now_ms() + _life_ms(expires_in) if expires_in else None
+    expires_ms = SystemClock().now_ms() + _lifetime_ms(expires_in) if expires_in else None
     token = _secret("Token", from_stdin=not _is_terminal())
     place.note_stranger(name)
     fields = {"type": "token", "provider": name, "token": token, "tokenFrom": None}
@@ -183,7 +183,7 @@ def login(
             log_in_by_browser(
                 client,
                 SystemClock(),
-                _shower(opens=not (no_browser or paste)),
+                _make_presenter(opens=not (no_browser or paste)),
                 partial(_pasted_line, alone=paste),
                 listen=not paste,
                 timeout_s=timeout_s,
@@ -209,8 +209,8 @@ def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
     name = _provider(provider)
     ids = place.credentials.order(name)
     if as_json:
-        said = {"agentId": place.agent, "provider": name, "order": ids}
-        click.echo(json.dumps(said, ensure_ascii=False))
+        report = {"agentId": place.agent, "provider": name, "order": ids}
+        click.echo(json.dumps(report, ensure_ascii=False))
     else:
         click.echo("\n".join(map(one_line, ids)) if ids is not None else "No order is set.")
 
@@ -246,8 +246,8 @@ def order_clear(provider: str, agent: str | None) -> None:
     name = _provider(provider)
     place.change(lambda raw: put_order(raw, name, None))
     left = place.credentials.order(name)
-    told = f"still {', '.join(left)}: set elsewhere" if left else "no order is set"
-    click.echo(f"{name}: {told}.")
+    text = f"still {', '.join(left)}: set elsewhere" if left else "no order is set"
+    click.echo(f"{name}: {text}.")
 
 
 @auth.command()
@@ -260,8 +260,8 @@ def status(agent: str | None, *, as_json: bool) -> None:
     rows = [_row(place, entry) for entry in entries]
     warnings = place.credentials.warnings
     if as_json:
-        said = {"agentId": place.agent, "profiles": rows, "warnings": warnings}
-        click.echo(json.dumps(said, ensure_ascii=False))
+        report = {"agentId": place.agent, "profiles": rows, "warnings": warnings}
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     for text in warnings:
         click.echo(f"Note: {text}", err=True)
@@ -298,21 +298,21 @@ def _row(place: _Place, entry: "Entry") -> dict[str, Any]:
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
-    told = [f"from {row['source']}"]
+    parts = [f"from {row['source']}"]
     if row["problem"]:
-        told.append(f"not used: {row['problem']}")
+        parts.append(f"not used: {row['problem']}")
     if row["expires"]:
-        told.append(f"runs out {_when(row['expires'])}")
+        parts.append(f"runs out {_when(row['expires'])}")
     if row["restsUntil"]:
         why = f" ({row['disabledReason']})" if row["disabledReason"] else ""
-        told.append(f"rests until {_when(row['restsUntil'])}{why}")
+        parts.append(f"rests until {_when(row['restsUntil'])}{why}")
     for model, until_ms in row["restsUntilByModel"].items():
-        told.append(f"rests for {one_line(model)} until {_when(until_ms)}")
+        parts.append(f"rests for {one_line(model)} until {_when(until_ms)}")
     if row["lastUsed"]:
-        told.append(f"last used {_when(row['lastUsed'])}")
+        parts.append(f"last used {_when(row['lastUsed'])}")
     if row["lastGood"]:
-        told.append("worked last")
-    return told
+        parts.append("worked last")
+    return parts
 
 
 def _when(at_ms: int) -> str:
@@ -344,8 +344,8 @@ def _variable(name: str) -> str:
     return name
 
 
-def _life_ms(text: str) -> int:
-    found = _LIFE.fullmatch(text)
+def _lifetime_ms(text: str) -> int:
+    found = _LIFETIME.fullmatch(text)
     if not found or not int(found[1]):
         raise UserError(f"{one_line(text)!r} is not a time", fix="write 12h, 30d or 52w")
     return int(found[1]) * _UNIT_MS[found[2]]
@@ -355,7 +355,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask(what: str) -> str:
+def _prompt(what: str) -> str:
     if not _is_terminal():
         raise UserError(f"the {what.lower()} is missing", fix="homarus models auth add PROVIDER")
     return str(click.prompt(what))
@@ -424,17 +424,17 @@ def _login_fields(client: "OAuthClient", tokens: "Tokens") -> dict[str, Any]:
     }
 
 
-def _shower(*, opens: bool) -> Callable[[str], None]:
+def _make_presenter(*, opens: bool) -> Callable[[str], None]:
     def show(url: str) -> None:
         click.echo(f"Open this address and grant the login:\n\n{url}\n", err=True)
         click.echo("If the browser ends at a page that does not load, paste its address.", err=True)
-        if opens and (sys.platform == "darwin" or _has_screen()):
+        if opens and (sys.platform == "darwin" or _has_display()):
             webbrowser.open(url)
 
     return show
 
 
-def _has_screen() -> bool:
+def _has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -448,17 +448,17 @@ async def _pasted_line(*, alone: bool) -> str:
     """Read a line of standard input; its end is an error only when nothing else is awaited."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
-    said = bytearray()
+    buffer = bytearray()
 
     def read() -> None:
         try:
             more = os.read(descriptor, MAX_SECRET_CHARS)
         except OSError:  # the terminal was closed
             more = b""
-        said.extend(more)
-        if b"\n" in said or not more or len(said) > MAX_SECRET_CHARS:
+        buffer.extend(more)
+        if b"\n" in buffer or not more or len(buffer) > MAX_SECRET_CHARS:
             loop.remove_reader(descriptor)
-            line.set_result(said.decode("utf-8", "replace").partition("\n")[0])
+            line.set_result(buffer.decode("utf-8", "replace").partition("\n")[0])
 
     try:
         descriptor = sys.stdin.fileno()

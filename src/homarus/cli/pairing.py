@@ -45,8 +45,8 @@ def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
         left = max(0, one.created_ms + TTL_MS - now_ms) // 60_000
         of = "" if one.account == "default" else f" to {one.account}"
         click.echo(f"{one.code}  {one.channel}{of}  {named}")
-        asked = age(now_ms - one.created_ms)
-        since = "new" if asked == "now" else f"{asked} old"
+        waited = age(now_ms - one.created_ms)
+        since = "new" if waited == "now" else f"{waited} old"
         click.echo(f"          {since}, good for {left} min more")
 
 
@@ -59,9 +59,9 @@ def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
 def approve(channel: str, code: str, account: str | None, *, notify: bool, as_json: bool) -> None:
     """Let somebody in by the CODE they were given."""
     found = _pairings().approve(channel.lower(), code, _account(account))
-    told = notify and _tell(found)
+    is_notified = notify and _notify(found)
     if as_json:
-        click.echo(json.dumps({"ok": True, "request": _row(found), "notified": told}))
+        click.echo(json.dumps({"ok": True, "request": _row(found), "notified": is_notified}))
         return
     click.echo(f"{one_line(found.id)} is heard on {found.channel} from now on.")
     click.echo(
@@ -104,7 +104,7 @@ def _row(request: Request) -> dict[str, Json]:
     }
 
 
-def _tell(request: Request) -> bool:
+def _notify(request: Request) -> bool:
     """Have the gateway notify the sender, who is approved whether or not that succeeds."""
     if not is_running(Reach()):
         warn("They were not told: no gateway runs that could.")

@@ -26,9 +26,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Show the system prompt of a conversation, or what it is made of."""
-    asked = {"agentId": agent, "sessionKey": key, "text": not report}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    told = asyncio.run(_get(reach, asked))
+    params = {"agentId": agent, "sessionKey": key, "text": not report}
+    params = {name: value for name, value in params.items() if value is not None}
+    told = asyncio.run(_get(reach, params))
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
         return
@@ -42,8 +42,8 @@ def command(
 async def _get(reach: Reach, asked: dict[str, Json]) -> dict[str, Json]:
     if is_running(reach):
         async with open_gateway(reach) as link:
-            told = await link.call("prompt.get", asked)
-        return told if isinstance(told, dict) else {}
+            report = await link.call("prompt.get", asked)
+        return report if isinstance(report, dict) else {}
     from homarus.app import open_app
     from homarus.gateway.methods.prompt import show_prompt
 

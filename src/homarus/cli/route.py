@@ -47,18 +47,18 @@ def explain_command(
     _, loaded = open_own()
     if whole and (channel or peer):
         raise UserError("--from already names the channel and the chat", fix=_FORM)
-    asked = _read(whole) if whole else _told(channel, peer)
-    check_channel(loaded.config, asked.channel)
-    asked = replace(
-        asked,
+    query = _parse_chat(whole) if whole else _query_from_options(channel, peer)
+    check_channel(loaded.config, query.channel)
+    query = replace(
+        query,
         account=account,
-        thread=thread.strip() or asked.thread,
+        thread=thread.strip() or query.thread,
         guild=guild.strip(),
         team=team.strip(),
         roles=roles,
-        traits=find_traits(asked.channel),
+        traits=find_traits(query.channel),
     )
-    lines, routes = explain(loaded.config, asked), find_routes(loaded.config, asked)
+    lines, routes = explain(loaded.config, query), find_routes(loaded.config, query)
     if not as_json:
         click.echo("\n".join(lines))
         return
@@ -76,14 +76,14 @@ def explain_command(
     click.echo(json.dumps({"routes": shown, "explanation": lines}, ensure_ascii=False))
 
 
-def _told(channel: str | None, peer: str | None) -> Asked:
+def _query_from_options(channel: str | None, peer: str | None) -> Asked:
     if not channel:
         raise UserError("no channel is named", fix=f"add --channel NAME, or --from: {_FORM}")
     name = channel.strip().lower()
     return _chat(name, peer) if peer else Asked(name)
 
 
-def _read(text: str) -> Asked:
+def _parse_chat(text: str) -> Asked:
     """Parse `telegram:group:-100`, with `:topic:7` or `:thread:7` for a thread."""
     channel, _, rest = text.strip().partition(":")
     if not channel or not rest:

@@ -43,11 +43,13 @@ async def _rows(
     if not is_running(reach):
         since_ms = now_ms - minutes * 60_000 if minutes else 0
         records = await read_records(Paths.find(os.environ), agent, since_ms)
-        return [_of_record(record, now_ms) for record in records]
-    asked = {"agentId": agent, "activeMinutes": minutes, "limit": 10_000}
+        return [_row_of_record(record, now_ms) for record in records]
+    params = {"agentId": agent, "activeMinutes": minutes, "limit": 10_000}
     async with open_gateway(reach) as link:
-        told = await link.call("sessions.list", {k: v for k, v in asked.items() if v is not None})
-    listed = told.get("sessions", ()) if isinstance(told, dict) else ()
+        answer = await link.call(
+            "sessions.list", {k: v for k, v in params.items() if v is not None}
+        )
+    listed = answer.get("sessions", ()) if isinstance(answer, dict) else ()
     return [_row(row["key"], row.get("sessionId"), row["updatedAt"], row, now_ms) for row in listed]
 
 
@@ -57,7 +59,7 @@ async def read_records(paths: Paths, agent: str | None, since_ms: int) -> Sequen
         return await store.sessions(agent=agent, since_ms=since_ms)
 
 
-def _of_record(record: SessionRecord, now_ms: int) -> dict[str, Json]:
+def _row_of_record(record: SessionRecord, now_ms: int) -> dict[str, Json]:
     return _row(record.key, record.session_id, record.updated_ms, record.data, now_ms)
 
 

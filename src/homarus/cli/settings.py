@@ -151,7 +151,7 @@ class OwnSettings(FileSettings):
 
     async def judge(self) -> Verdict:
         async with open_gateway(self._reach) as link:
-            return await _judge(link)
+            return await _validate(link)
 
     async def change(self, edit: Edit) -> Changed:
         async with open_gateway(self._reach) as link:
@@ -160,20 +160,20 @@ class OwnSettings(FileSettings):
                 own = plain(parse("{}" if text is None else text, str(self._paths.config)))
                 new = edit(own)
                 if _is_guarded(own, new):
-                    return await self._beside(link, edit)
+                    return await self._write_and_wait(link, edit)
                 base = None if text is None else hash_text(text)
                 if changed := await _apply(link, new, base):
                     return changed
-        raise _busy(str(self._paths.config))
+        raise _changed_meanwhile_error(str(self._paths.config))
 
-    async def _beside(self, link: "Link", edit: Edit) -> Changed:
+    async def _write_and_wait(self, link: "Link", edit: Edit) -> Changed:
         """Write the file, and wait for the gateway's result."""
         written = self._write(edit)
         action = ""
         if written.changed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICE_S):
-                    action = await _news(link)
+                    action = await _applied_change(link)
         return replace(_changed(written), effect=_EFFECTS[action] if written.changed else "")
 
 
@@ -184,49 +184,49 @@ class FarSettings:
         self._link = link
 
     async def read(self) -> Json:
-        return (await _told(self._link))["resolved"]
+        return (await _fetch_config(self._link))["resolved"]
 
     async def config(self) -> "Config":
         from homarus.config.check import check
 
-        found = check((await _told(self._link))["config"]).config
+        found = check((await _fetch_config(self._link))["config"]).config
         if found is None:
             raise UserError("the gateway's config is wrong", fix="homarus config validate --url …")
         return found
 
     async def judge(self) -> Verdict:
-        return await _judge(self._link)
+        return await _validate(self._link)
 
     async def change(self, edit: Edit) -> Changed:
         for _ in range(_ATTEMPTS):
-            told = await _told(self._link)
-            base = told.get("hash") if told.get("exists") else None
-            if changed := await _apply(self._link, edit(told["parsed"]), base):
+            payload = await _fetch_config(self._link)
+            base = payload.get("hash") if payload.get("exists") else None
+            if changed := await _apply(self._link, edit(payload["parsed"]), base):
                 return changed
-        raise _busy(str(told["path"]))
+        raise _changed_meanwhile_error(str(payload["path"]))
 
 
-async def _told(link: "Link") -> dict[str, Json]:
+async def _fetch_config(link: "Link") -> dict[str, Json]:
     """Return a gateway's config; raises when the gateway cannot load it."""
     found = await link.call("config.get")
-    told = found if isinstance(found, dict) else {}
-    if "hash" not in told and told.get("exists"):
-        messages = [str(issue.get("message")) for issue in told.get("issues") or ()]
-        raise ConfigError("; ".join(messages), file=str(told.get("path")))
-    return told
+    payload = found if isinstance(found, dict) else {}
+    if "hash" not in payload and payload.get("exists"):
+        messages = [str(issue.get("message")) for issue in payload.get("issues") or ()]
+        raise ConfigError("; ".join(messages), file=str(payload.get("path")))
+    return payload
 
 
-async def _judge(link: "Link") -> Verdict:
+async def _validate(link: "Link") -> Verdict:
     found = await link.call("config.get")
-    told = found if isinstance(found, dict) else {}
+    payload = found if isinstance(found, dict) else {}
     status = await link.call("status")
     problem = status.get("configProblem") if isinstance(status, dict) else None
     in_use = "the gateway goes on with the last good one" if problem else "the gateway uses it"
     return Verdict(
-        str(told.get("path")),
-        bool(told.get("exists")),
-        tuple(told.get("issues") or ()),
-        tuple(str(note.get("message")) for note in told.get("warnings") or ()),
+        str(payload.get("path")),
+        bool(payload.get("exists")),
+        tuple(payload.get("issues") or ()),
+        tuple(str(note.get("message")) for note in payload.get("warnings") or ()),
         in_use,
     )
 
@@ -242,14 +242,14 @@ async def _apply(link: "Link", tree: Json, base_hash: str | None) -> Changed | N
         if exc.message.startswith(_STALE):
             return None
         raise
-    told = answer if isinstance(answer, dict) else {}
-    applied = told.get("applied") or {"action": "restart"}  # OpenClaw always restarts
+    payload = answer if isinstance(answer, dict) else {}
+    applied = payload.get("applied") or {"action": "restart"}  # OpenClaw always restarts
     action, idle = str(applied["action"]), applied.get("withoutEffect") or ()
     effect = _EFFECTS.get(action, "")
     if idle:
         effect = f"{', '.join(idle)}: used after a restart (gateway.reload.mode is hot)"
     return Changed(
-        file=str(told.get("path")),
+        file=str(payload.get("path")),
         hash=str(applied.get("hash") or ""),
         changed=tuple(applied.get("changed") or ()),
         kept_layout=applied.get("keptLayout") is not False,
@@ -258,7 +258,7 @@ async def _apply(link: "Link", tree: Json, base_hash: str | None) -> Changed | N
     )
 
 
-async def _news(link: "Link") -> str:
+async def _applied_change(link: "Link") -> str:
     """Return what the gateway says of a file that it found changed."""
     async for name, payload in link.events():
         if name == "config.reloaded" and isinstance(payload, dict):
@@ -293,5 +293,5 @@ def _issue(error: ConfigError) -> dict[str, Json]:
     }
 
 
-def _busy(file: str) -> UserError:
+def _changed_meanwhile_error(file: str) -> UserError:
     return UserError(f"{file} is being changed again and again", fix="try once more")

@@ -21,22 +21,22 @@ from homarus.core.text import reveal
 def command(reach: Reach, *, as_json: bool) -> None:
     """Say what runs and which conversations there are."""
     paths = Paths.find(os.environ)
-    told = asyncio.run(_from_gateway(reach) if is_running(reach) else _from_files(paths))
+    status = asyncio.run(_from_gateway(reach) if is_running(reach) else _from_files(paths))
     indexes = [] if reach.url else list(index_files(paths))
     if as_json:
         memory = [
             {"agentId": one.agent, "bytes": one.size_bytes, "writtenAtMs": one.written_ms}
             for one in indexes
         ]
-        click.echo(json.dumps({**told, "memory": memory}, ensure_ascii=False))
+        click.echo(json.dumps({**status, "memory": memory}, ensure_ascii=False))
         return
-    gateway, sessions = told["gateway"], told["sessions"]
+    gateway, sessions = status["gateway"], status["sessions"]
     state = shorten(paths.state, paths.home)
     where = f"version {gateway['version']}" if gateway["running"] else f"not running on {state}"
     click.echo(f"gateway   {where}")
     if gateway.get("configProblem"):
         click.echo(f"config    changed, wrong, not in use: {gateway['configProblem']}")
-    for line in told.get("channelSummary", ()):
+    for line in status.get("channelSummary", ()):
         click.echo(f"channel   {reveal(str(line))}")
     now_ms = time.time_ns() // 1_000_000
     for one in indexes:

@@ -36,8 +36,8 @@ def _image(attachment: Json, at: int) -> Image:
     except (binascii.Error, ValueError):
         raise InvalidRequest(f"attachment {name}: invalid base64 content") from None
     if len(data) > MAX_BYTES:
-        told = f"exceeds the size limit ({len(data)} > {MAX_BYTES} bytes)"
-        raise InvalidRequest(f"attachment {name}: {told}")
+        problem = f"exceeds the size limit ({len(data)} > {MAX_BYTES} bytes)"
+        raise InvalidRequest(f"attachment {name}: {problem}")
     mime = image_mime(data[:HEAD_BYTES])
     if not mime:
         raise InvalidRequest(f"attachment {name}: only PNG, JPEG, GIF and WebP images can be sent")

@@ -30,7 +30,7 @@ Reason: TypeAlias = Literal[
 POLICY_VIOLATION = 1008
 TOKEN_VARIABLES = ("OPENCLAW_GATEWAY_TOKEN", "CLAWDBOT_GATEWAY_TOKEN")
 PASSWORD_VARIABLES = ("OPENCLAW_GATEWAY_PASSWORD", "CLAWDBOT_GATEWAY_PASSWORD")
-_SAID: dict[Reason, str] = {
+_MESSAGES: dict[Reason, str] = {
     "token_missing": "gateway token missing (provide gateway auth token)",
     "token_mismatch": "gateway token mismatch (provide gateway auth token)",
     "password_missing": "gateway password missing (provide gateway password)",
@@ -70,9 +70,9 @@ def resolve_auth(gateway: Gateway, env: Mapping[str, str]) -> Auth:
         case "none":
             return Auth()
         case "token":
-            return Auth("token", _needed(token, "token", TOKEN_VARIABLES[0]))
+            return Auth("token", _require(token, "token", TOKEN_VARIABLES[0]))
         case "password":
-            return Auth("password", _needed(password, "password", PASSWORD_VARIABLES[0]))
+            return Auth("password", _require(password, "password", PASSWORD_VARIABLES[0]))
     raise ConfigError(
         f"mode {mode} is not built", key="gateway.auth.mode", fix="use token or password"
     )
@@ -88,7 +88,7 @@ def same_secret(given: str, known: str) -> bool:
 def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
     """Return the error that is sent before the connection is closed."""
     return InvalidRequest(
-        f"unauthorized: {_SAID[reason]}",
+        f"unauthorized: {_MESSAGES[reason]}",
         details={"code": "AUTH_RATE_LIMITED"} if reason == "rate_limited" else None,
         close_code=POLICY_VIOLATION,
         retry_after_ms=retry_after_ms,
@@ -103,7 +103,7 @@ def check_bearer(door: Door, entrance: Entrance, auth: Auth, limiter: Limiter) -
     source = Source.of(door, entrance, "shared-secret")
     wait_ms = limiter.wait_ms(source)
     if wait_ms:
-        raise Barred(429, _SAID["rate_limited"], after_s=-(-wait_ms // 1000))
+        raise Barred(429, _MESSAGES["rate_limited"], after_s=-(-wait_ms // 1000))
     scheme, _, given = door.authorization.partition(" ")
     given = given.strip() if scheme.lower() == "bearer" else ""
     reason = auth.judge(given, given, is_local=entrance.is_local(door))
@@ -112,7 +112,7 @@ def check_bearer(door: Door, entrance: Entrance, auth: Auth, limiter: Limiter) -
         return
     if given:
         limiter.fail(source)
-    raise Barred(401, _SAID[reason])
+    raise Barred(401, _MESSAGES[reason])
 
 
 def _first(configured: str | None, env: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -120,7 +120,7 @@ def _first(configured: str | None, env: Mapping[str, str], names: tuple[str, ...
     return next((text.strip() for text in found if text and text.strip()), "")
 
 
-def _needed(secret: str, name: str, variable: str) -> str:
+def _require(secret: str, name: str, variable: str) -> str:
     if not secret:
         raise ConfigError(
             f"mode is {name}, and no {name} is set",

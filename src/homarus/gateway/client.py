@@ -41,7 +41,7 @@ MAX_IN_FLIGHT = 256
 _BATCH_BYTES = 64 * 1024
 POLICY, TOO_OLD, RESTART, NO_BINARY = 1008, 1002, 1012, 1003
 # Methods for nodes only.
-_OF_NODES = frozenset({"node.invoke.result", "node.event", "skills.bins"})
+_NODE_METHODS = frozenset({"node.invoke.result", "node.event", "skills.bins"})
 _STARTS_RUNS = frozenset({"agent", "chat.send", "wake", "send"})
 
 Received: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -83,8 +83,8 @@ class Connection:
         self._gateway, self._wire = gateway, wire
         self._receive, self._send = receive, send
         self._out: deque[str] = deque()
-        self._goodbye: tuple[int, str] | None = None  # the close frame to send when all is sent
-        self._news = asyncio.Event()
+        self._close_frame: tuple[int, str] | None = None  # the close frame to send when all is sent
+        self._wakeup = asyncio.Event()
         self._in_flight: set[str] = set()  # ids of requests that are not answered yet
         self._closing = False
         self.buffered_bytes = 0
@@ -100,25 +100,25 @@ class Connection:
         await self._receive()
         await self._send({"type": "websocket.accept"})
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._write_on())
-            self._put(frames.event("connect.challenge", self._challenge()))
+            group.create_task(self._write_loop())
+            self._enqueue(frames.event("connect.challenge", self._challenge()))
             try:
-                if await self._greeted():
-                    await self._read_on(group)
+                if await self._is_authenticated():
+                    await self._read_loop(group)
             finally:
-                self._leave()
+                self._disconnect()
 
     def answer(self, text: str) -> None:
         """Send a response frame."""
         if self.buffered_bytes > MAX_BUFFERED_BYTES:
             self.hang_up(POLICY, "slow consumer")
         else:
-            self._put(text)
+            self._enqueue(text)
 
     def tell(self, text: str, *, drop_if_slow: bool = False) -> None:
         """Send an event; a client that does not keep up loses those marked `drop_if_slow`."""
         if self.buffered_bytes <= SLOW_BYTES:
-            self._put(text)
+            self._enqueue(text)
         elif drop_if_slow:
             self.dropped += 1
             self._gateway.counts.dropped += 1
@@ -130,44 +130,44 @@ class Connection:
         if not self._closing:
             self._closing = True
             # A close frame holds 123 bytes of reason, and the reason may quote the client.
-            self._goodbye = (code, reason.encode()[:120].decode("utf-8", "ignore"))
-            self._news.set()
+            self._close_frame = (code, reason.encode()[:120].decode("utf-8", "ignore"))
+            self._wakeup.set()
 
     def hang_up(self, code: int, reason: str) -> None:
         """Close now and discard what is buffered."""
         if not self._closing:
             log.warning("connection %s closed: %s", self.id, reason)
         self._closing = True
-        self._goodbye = None
+        self._close_frame = None
         self._out.clear()
         self.buffered_bytes = 0
-        self._news.set()
+        self._wakeup.set()
         self._wire.hang_up(code, reason)
 
-    def _put(self, text: str) -> None:
+    def _enqueue(self, text: str) -> None:
         if not self._closing:
             self._out.append(text)
             self.buffered_bytes += len(text)  # frames are ASCII: a character is a byte
-            self._news.set()
+            self._wakeup.set()
 
-    async def _write_on(self) -> None:
+    async def _write_loop(self) -> None:
         try:
             while True:
                 while frames_out := self._batch():
                     await self._wire.write(frames_out)
                     taken = sum(map(len, frames_out))
                     self.buffered_bytes = max(0, self.buffered_bytes - taken)
-                if self._goodbye:
-                    code, reason = self._goodbye
+                if self._close_frame:
+                    code, reason = self._close_frame
                     await self._send({"type": "websocket.close", "code": code, "reason": reason})
                 if self._closing:
                     return
                 if self.dropped:
-                    self._put(frames.event("gap", {"dropped": self.dropped}))
+                    self._enqueue(frames.event("gap", {"dropped": self.dropped}))
                     self.dropped = 0
                     continue
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
         except OSError:  # the client is gone; the reader sees it too
             self._closing = True
 
@@ -193,7 +193,7 @@ class Connection:
     def _challenge(self) -> Json:
         return {"nonce": self.nonce, "ts": self._gateway.clock.now_ms()}
 
-    async def _greeted(self) -> bool:
+    async def _is_authenticated(self) -> bool:
         """Return whether the client authenticated within the time limit."""
         self._gateway.strangers += 1
         try:
@@ -202,14 +202,14 @@ class Connection:
                 if frame is None:
                     return False
                 await self._gateway.ready.wait()
-                return self._greet(frame)
+                return self._authenticate(frame)
         except TimeoutError:
             self.hang_up(POLICY, "handshake timeout")
             return False
         finally:
             self._gateway.strangers -= 1
 
-    def _greet(self, frame: str) -> bool:
+    def _authenticate(self, frame: str) -> bool:
         request_id = "invalid"
         try:
             request = frames.read_request(frame)
@@ -231,15 +231,15 @@ class Connection:
         self._gateway.joined(self, accepted.caller)
         return True
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         self._closing = True
-        self._news.set()
+        self._wakeup.set()
         if self.caller is not None:
             self._gateway.left(self, self.caller)
 
-    async def _read_on(self, group: asyncio.TaskGroup) -> None:
+    async def _read_loop(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._next()) is not None:
-            if not self._is_welcome():
+            if not self._is_token_valid():
                 self.hang_up(POLICY, "device token revoked")
                 return
             try:
@@ -247,13 +247,13 @@ class Connection:
             except InvalidRequest as exc:
                 self.answer(frames.failure(frames.request_id(frame), exc))
                 continue
-            if refusal := self._no_room(request):
+            if refusal := self._refusal(request):
                 self.answer(frames.failure(request.id, refusal))
                 continue
             self._in_flight.add(request.id)
             group.create_task(self._serve_one(request))
 
-    def _no_room(self, request: Request) -> ProtocolError | None:
+    def _refusal(self, request: Request) -> ProtocolError | None:
         """Return why a request is not started: too many in flight, or its id is in use."""
         if request.id in self._in_flight:
             return InvalidRequest(f"request id {request.id!r} is in use")
@@ -261,7 +261,7 @@ class Connection:
             return Unavailable(f"more than {MAX_IN_FLIGHT} requests at once", retry_after_ms=100)
         return None
 
-    def _is_welcome(self) -> bool:
+    def _is_token_valid(self) -> bool:
         """Return whether the device's token is still valid; another process may have revoked it."""
         who = self.caller
         if who is None or not who.device_id:
@@ -295,7 +295,7 @@ class Connection:
     def _find(self, name: str, caller: Caller) -> Method:
         if name == "connect":
             raise InvalidRequest("connect is only valid as the first request")
-        if (caller.role == "node") != (name in _OF_NODES):
+        if (caller.role == "node") != (name in _NODE_METHODS):
             raise InvalidRequest(f"unauthorized role: {caller.role}")
         if self._gateway.stopping and name in _STARTS_RUNS:
             raise Unavailable("the gateway is shutting down", retry_after_ms=2_000)

@@ -55,18 +55,20 @@ class Devices:
         paired = [read_device(name, entry) for name, entry in self._paired.read().items()]
         shown = [show_device(device) for device in paired if device]
         return {
-            "pending": sorted(self._alive().values(), key=lambda e: e["ts"], reverse=True),
+            "pending": sorted(
+                self._pending_entries().values(), key=lambda e: e["ts"], reverse=True
+            ),
             "paired": sorted(shown, key=_approved_at, reverse=True),
         }
 
     def pair(self, ask: Ask) -> Device:
         """Approve a new device of this machine without a person."""
         now_ms = self._clock.now_ms()
-        return self._put(merged({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
+        return self._store(merged({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
 
     def request(self, ask: Ask) -> str:
         """Store a pairing request and return its id; an equal pending request keeps its id."""
-        now_ms, pending = self._clock.now_ms(), self._alive()
+        now_ms, pending = self._clock.now_ms(), self._pending_entries()
         fields = ask.fields()
         for request_id, entry in list(pending.items()):
             if entry.get("deviceId") != ask.device_id or entry.get("role") != ask.role:
@@ -85,7 +87,7 @@ class Devices:
 
     def approve(self, request_id: str, by: Collection[str]) -> Device:
         """Approve a pending device; `by` are the approver's scopes, which it cannot exceed."""
-        entry = self._asked(request_id)
+        entry = self._pending_entry(request_id)
         scopes = texts(entry.get("scopes"))
         beyond = missing(scopes, by)
         if beyond:
@@ -96,13 +98,13 @@ class Devices:
         kept = read_device(device_id, now)
         token = kept.token(entry["role"]) if kept else None
         widened = tuple({*(token.scopes if token else ()), *scopes})
-        device = self._put(now, entry["role"], widened, now_ms)
+        device = self._store(now, entry["role"], widened, now_ms)
         self._resolve(entry, "approved")
         return device
 
     def reject(self, request_id: str) -> str:
         """Reject a pending device and return its id."""
-        entry = self._asked(request_id)
+        entry = self._pending_entry(request_id)
         self._resolve(entry, "rejected")
         return str(entry["deviceId"])
 
@@ -111,7 +113,7 @@ class Devices:
         token = device.token(role)
         if token is None or missing(scopes, token.scopes):
             wider = tuple({*(token.scopes if token else ()), *scopes})
-            device = self._put(device.raw, role, wider, self._clock.now_ms())
+            device = self._store(device.raw, role, wider, self._clock.now_ms())
             token = device.tokens[role]
         return token
 
@@ -121,7 +123,7 @@ class Devices:
         token = device.token(role) if device else None
         if device is None or token is None or not same_secret(secret, token.secret):
             return None
-        self._note_use(device, role)
+        self._record_use(device, role)
         return token
 
     def holds(self, device_id: str, role: str, issued_ms: int) -> bool:
@@ -143,12 +145,12 @@ class Devices:
         """Issue a new token for these or the previous scopes; the old one is void."""
         device = self._known(device_id, role)
         before = device.tokens.get(role)
-        wanted = tuple(scopes) if scopes is not None else before.scopes if before else ()
-        beyond = missing(wanted, device.scopes) or missing(wanted, by)
+        requested = tuple(scopes) if scopes is not None else before.scopes if before else ()
+        beyond = missing(requested, device.scopes) or missing(requested, by)
         if beyond:
             raise InvalidRequest(f"missing scope: {beyond[0]}")
         now_ms = self._clock.now_ms()
-        entry = with_token(device.raw, role, wanted, now_ms, new_secret=True)
+        entry = with_token(device.raw, role, requested, now_ms, new_secret=True)
         rotated = self._save(device_id, entry)
         self.drop(device_id, role, spare)
         return rotated.tokens[role]
@@ -170,13 +172,13 @@ class Devices:
             raise InvalidRequest("unknown deviceId/role")
         return device
 
-    def _asked(self, request_id: str) -> dict[str, Json]:
-        entry = self._alive().get(request_id)
+    def _pending_entry(self, request_id: str) -> dict[str, Json]:
+        entry = self._pending_entries().get(request_id)
         if entry is None:
             raise InvalidRequest("unknown requestId")
         return entry
 
-    def _alive(self) -> dict[str, dict[str, Json]]:
+    def _pending_entries(self) -> dict[str, dict[str, Json]]:
         now_ms = self._clock.now_ms()
         return {
             name: {**entry, "requestId": name}
@@ -185,14 +187,14 @@ class Devices:
         }
 
     def _resolve(self, entry: dict[str, Json], decision: str) -> None:
-        left = {n: e for n, e in self._alive().items() if n != entry["requestId"]}
+        left = {n: e for n, e in self._pending_entries().items() if n != entry["requestId"]}
         self._pending.write(left)
-        told = {"requestId": entry["requestId"], "deviceId": entry["deviceId"]}
+        payload = {"requestId": entry["requestId"], "deviceId": entry["deviceId"]}
         self.tell(
-            "device.pair.resolved", {**told, "decision": decision, "ts": self._clock.now_ms()}
+            "device.pair.resolved", {**payload, "decision": decision, "ts": self._clock.now_ms()}
         )
 
-    def _note_use(self, device: Device, role: str) -> None:
+    def _record_use(self, device: Device, role: str) -> None:
         """Save the last use at intervals, not at every connection."""
         tokens = dict(device.raw["tokens"])
         now_ms, last_ms = self._clock.now_ms(), tokens[role].get("lastUsedAtMs")
@@ -201,7 +203,7 @@ class Devices:
         tokens[role] = {**tokens[role], "lastUsedAtMs": now_ms}
         self._save(device.id, {**device.raw, "tokens": tokens})
 
-    def _put(self, entry: Json, role: str, scopes: tuple[str, ...], now_ms: int) -> Device:
+    def _store(self, entry: Json, role: str, scopes: tuple[str, ...], now_ms: int) -> Device:
         return self._save(entry["deviceId"], with_token(entry, role, scopes, now_ms))
 
     def _save(self, device_id: str, entry: dict[str, Json]) -> Device:

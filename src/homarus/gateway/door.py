@@ -135,13 +135,13 @@ class Entrance:
         """Check the host and origin of a request; raises RequestBlockedError."""
         self.check_shape(door)
         place = read_host(door.host, self.scheme)
-        if place is None or not self._is_ours(place, door):
+        if place is None or not self._is_own_host(place, door):
             raise Barred(
                 403,
                 "the Host header does not name this gateway",
                 fix="use its address, or add the name to gateway.controlUi.allowedOrigins",
             )
-        if door.origin is not None and not self._may_call(door.origin, place):
+        if door.origin is not None and not self._is_allowed_origin(door.origin, place):
             raise Barred(
                 403,
                 "pages of this origin may not call the gateway",
@@ -161,13 +161,13 @@ class Entrance:
                 fix="URLs are logged and remembered: send it in the Authorization header",
             )
 
-    def _is_ours(self, place: Place, door: Door) -> bool:
+    def _is_own_host(self, place: Place, door: Door) -> bool:
         if any(place == (host, port) for _, host, port in self.origins):
             return True
         host, port = place
         return port == self.port and (is_local_name(host) or _same_address(host, door.own))
 
-    def _may_call(self, origin: str, place: Place) -> bool:
+    def _is_allowed_origin(self, origin: str, place: Place) -> bool:
         found = read_origin(origin)
         return found is not None and (found == (self.scheme, *place) or found in self.origins)
 

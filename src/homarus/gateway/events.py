@@ -35,8 +35,8 @@ BUS_SIZE = 100_000
 _MAX_JOINED = 2_000
 _ONLY_VERBOSE = ("result", "partialResult")
 # Each frame repeats the complete text: the longer it is, the fewer frames are sent.
-_PACED_CHARS = 4_000
-_PACE_S_PER_CHAR = 1e-5
+_SLOW_TEXT_CHARS = 4_000
+_INTERVAL_S_PER_CHAR = 1e-5
 
 
 class Sender(Protocol):
@@ -99,16 +99,16 @@ class Events:
             if isinstance(event.fact, CommandAnswered):
                 self._answer(event, event.fact)
                 continue
-            run = self._runs.get(event.run_id) or self._begin(event)
+            run = self._runs.get(event.run_id) or self._start(event)
             if isinstance(event.fact, TextAdded):
                 run.waiting.append(event)
                 unsent[run.run_id] = run
             else:
                 unsent.pop(run.run_id, None)
-                await self._take(run, event)
+                await self._process(run, event)
             if unsent and not news.waiting:
                 for each in unsent.values():
-                    self._tell_text(each)
+                    self._send_text(each)
                 unsent.clear()
 
     def join(self, run_id: str, conn_id: str) -> None:
@@ -135,18 +135,18 @@ class Events:
         """Return the active runs, of one session or of all."""
         return [run for run in self._runs.values() if session_key in (None, run.session_key)]
 
-    def _begin(self, event: Event) -> LiveRun:
+    def _start(self, event: Event) -> LiveRun:
         run = LiveRun(event.run_id, event.session_key, started_ms=event.ts_ms)
         self._runs[event.run_id] = run
         return run
 
-    async def _take(self, run: LiveRun, event: Event) -> None:
+    async def _process(self, run: LiveRun, event: Event) -> None:
         """Process an event other than text, after sending the text before it."""
-        self._tell_text(run, now=True)
+        self._send_text(run, now=True)
         self._check_order(run, event, event.seq - run.heard <= 1)
         payload = run.payloads.of(event)
         if payload and payload["stream"] == "tool":
-            await self._tell_tools(run, self._numbered(run, payload))
+            await self._send_tool_event(run, self._numbered(run, payload))
         elif payload:
             self._sender.broadcast("agent", self._numbered(run, payload))
         match event.fact:
@@ -161,10 +161,10 @@ class Events:
             case _:
                 pass
 
-    def _tell_text(self, run: LiveRun, *, now: bool = False) -> None:
+    def _send_text(self, run: LiveRun, *, now: bool = False) -> None:
         """Send the buffered pieces as one event, and the text so far when it is due."""
         at_s = self._clock.monotonic()
-        if run.waiting and (now or at_s >= run.text_at_s + _pace_s(run.text)):
+        if run.waiting and (now or at_s >= run.text_at_s + _interval_s(run.text)):
             last = run.waiting[-1]
             self._check_order(run, last, last.seq - run.heard == len(run.waiting))
             delta = "".join([e.fact.delta for e in run.waiting if isinstance(e.fact, TextAdded)])
@@ -174,20 +174,20 @@ class Events:
                 run.text, run.text_at_s = str(data["text"]), at_s
                 self._sender.broadcast("agent", self._numbered(run, payload), drop_if_slow=True)
         if run.text != run.delta_text and at_s >= run.delta_at_s + DELTA_S:
-            self._tell_delta(run)
+            self._send_delta(run)
         if (run.waiting or run.text != run.delta_text) and not run.alarm:
             run.alarm = True
-            self._later(DELTA_S, lambda: self._ring(run))
+            self._later(DELTA_S, lambda: self._schedule_flush(run))
 
-    def _ring(self, run: LiveRun) -> None:
+    def _schedule_flush(self, run: LiveRun) -> None:
         run.alarm = False
         if run.run_id in self._runs:
-            self._tell_text(run)
+            self._send_text(run)
 
-    def _tell_delta(self, run: LiveRun) -> None:
+    def _send_delta(self, run: LiveRun) -> None:
         run.delta_at_s = self._clock.monotonic()
         run.delta_text = run.text
-        if not _may_be_silence(run.text):
+        if not _may_be_silent(run.text):
             goes_on = run.text.startswith(run.told_text)
             piece = run.text[len(run.told_text) :] if goes_on else run.text
             newest = _newest(piece, replaces=not goes_on)
@@ -198,11 +198,11 @@ class Events:
         return {**_chat(run, "delta"), "message": _message(run.text, self._clock.now_ms())}
 
     def _catch_up(self, run: LiveRun, conn_id: str) -> None:
-        if run.text and not _may_be_silence(run.text):
+        if run.text and not _may_be_silent(run.text):
             newest = _newest(run.told_text, replaces=True)  # the next piece continues from there
             self._sender.send(conn_id, "chat", self._delta(run), newest=newest)
 
-    async def _tell_tools(self, run: LiveRun, payload: dict[str, Json]) -> None:
+    async def _send_tool_event(self, run: LiveRun, payload: dict[str, Json]) -> None:
         watching = self._joined.get(run.run_id)
         if not watching:
             return
@@ -218,18 +218,18 @@ class Events:
     def _end(self, run: LiveRun, ended: RunEnded, at_ms: int) -> None:
         del self._runs[run.run_id]
         self._joined.pop(run.run_id, None)
-        self._sender.broadcast("chat", _last_word(run, ended, at_ms))
+        self._sender.broadcast("chat", _end_event(run, ended, at_ms))
 
     def _answer(self, event: Event, fact: CommandAnswered) -> None:
         """Send the output of a command, which has no run."""
         self._joined.pop(event.run_id, None)
-        told = _chat(LiveRun(event.run_id, event.session_key, seq=1), "final")
+        payload = _chat(LiveRun(event.run_id, event.session_key, seq=1), "final")
         if fact.error:
-            told |= {"state": "error", "errorMessage": fact.error}
+            payload |= {"state": "error", "errorMessage": fact.error}
         elif fact.text:
-            said = Message("assistant", (Text(fact.text),), event.ts_ms)
-            told |= {"message": write_message(said)}
-        self._sender.broadcast("chat", told)
+            message = Message("assistant", (Text(fact.text),), event.ts_ms)
+            payload |= {"message": write_message(message)}
+        self._sender.broadcast("chat", payload)
 
     def _numbered(self, run: LiveRun, payload: dict[str, Json]) -> dict[str, Json]:
         run.seq += 1
@@ -269,24 +269,24 @@ def _message(text: str, at_ms: int) -> dict[str, Json]:
     return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": at_ms}
 
 
-def _last_word(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
+def _end_event(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
     """Return the one chat event that ends a run."""
     if ended.error:
         return {**_chat(run, "error"), "errorMessage": ended.error}
     text = run.said or run.text
-    said: dict[str, Json] = {}
+    body: dict[str, Json] = {}
     if text and not parse_reply(text).silent:
-        said = {"message": _message(text, at_ms)}
+        body = {"message": _message(text, at_ms)}
     if ended.aborted:
-        return {**_chat(run, "aborted"), "stopReason": "rpc", **said}
-    return {**_chat(run, "final"), **said}
+        return {**_chat(run, "aborted"), "stopReason": "rpc", **body}
+    return {**_chat(run, "final"), **body}
 
 
-def _may_be_silence(text: str) -> bool:
+def _may_be_silent(text: str) -> bool:
     """Return whether the text may still become the silence token, which is never shown."""
     return SILENT_WORD.startswith(text.strip())
 
 
-def _pace_s(text: str) -> float:
+def _interval_s(text: str) -> float:
     """Return the seconds between two frames that repeat this text."""
-    return min(DELTA_S, len(text) * _PACE_S_PER_CHAR) if len(text) > _PACED_CHARS else 0.0
+    return min(DELTA_S, len(text) * _INTERVAL_S_PER_CHAR) if len(text) > _SLOW_TEXT_CHARS else 0.0

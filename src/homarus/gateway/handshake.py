@@ -98,12 +98,12 @@ class _Handshake:
 
     def run(self) -> Accepted:
         self._check_origin()
-        reason, wait_ms = self._judge_secret()
+        reason, wait_ms = self._check_secret()
         device = self.params.device
         if device is None:
             return self._without_device(reason, wait_ms)
         key = self._check_device(device)
-        token = self._judge_token(key, reason, wait_ms) if reason else None
+        token = self._check_device_token(key, reason, wait_ms) if reason else None
         paired = self._pair(key, token)
         # A node receives requests and sends none: it has no scopes.
         scopes = tuple(self.params.scopes) if self.role == "operator" else ()
@@ -139,7 +139,7 @@ class _Handshake:
         except Barred as exc:
             raise refuse(f"origin not allowed: {exc.message}") from None
 
-    def _judge_secret(self) -> tuple[Reason | None, int]:
+    def _check_secret(self) -> tuple[Reason | None, int]:
         """Return why the shared secret is refused, and how long the client must wait."""
         source = Source.of(self.door, self.gate.entrance, "shared-secret")
         wait_ms = self.gate.limiter.wait_ms(source)
@@ -151,7 +151,7 @@ class _Handshake:
             self.gate.limiter.forget(source)
         return reason, 0
 
-    def _fail(self, reason: Reason, wait_ms: int) -> InvalidRequest:
+    def _record_failure(self, reason: Reason, wait_ms: int) -> InvalidRequest:
         """Count a wrong secret and return the error; a missing secret does not count."""
         if reason in {"token_mismatch", "password_mismatch"}:
             self.gate.limiter.fail(Source.of(self.door, self.gate.entrance, "shared-secret"))
@@ -159,7 +159,7 @@ class _Handshake:
 
     def _without_device(self, reason: Reason | None, wait_ms: int) -> Accepted:
         if reason is not None:
-            raise self._fail(reason, wait_ms)
+            raise self._record_failure(reason, wait_ms)
         if self._mode == "none" or self.role == "node":
             raise NotPaired("device identity required", close_code=POLICY_VIOLATION)
         return Accepted(self._caller("", frozenset()), self._mode, self.params)
@@ -190,11 +190,11 @@ class _Handshake:
             raise refuse("device signature invalid")
         return key
 
-    def _judge_token(self, key: PublicKey, reason: Reason, wait_ms: int) -> Token:
+    def _check_device_token(self, key: PublicKey, reason: Reason, wait_ms: int) -> Token:
         """Check the device token that replaces the shared secret."""
         given = self.params.auth.device_token or self.params.auth.token
         if not given:
-            raise self._fail(reason, wait_ms)
+            raise self._record_failure(reason, wait_ms)
         source = Source.of(self.door, self.gate.entrance, "device-token")
         locked_ms = self.gate.limiter.wait_ms(source)
         if locked_ms:
@@ -204,7 +204,7 @@ class _Handshake:
             self.gate.limiter.fail(source)
             known = self.gate.devices.get(key.device_id) is not None
             shown: Reason = reason if reason == "rate_limited" or not known else _DEVICE_REASON
-            self._fail(reason, wait_ms)
+            self._record_failure(reason, wait_ms)
             raise refused(shown, wait_ms)
         self.gate.limiter.forget(source)
         return token

@@ -36,11 +36,11 @@ async def look(host: GatewayServices, pulse: Pulse) -> dict[str, Json]:
 
 def _channels(host: GatewayServices) -> dict[str, Json]:
     """Return every channel and its accounts, as of the last probe."""
-    told = describe(host, {}, host.clock.now_ms())
-    for name, row in told["channels"].items():
-        accounts = {each["accountId"]: each for each in told["channelAccounts"][name]}
-        told["channels"][name] = {**row, "accounts": accounts}
-    return {key: told[key] for key in ("channels", "channelOrder", "channelLabels")}
+    status = describe(host, {}, host.clock.now_ms())
+    for name, row in status["channels"].items():
+        accounts = {each["accountId"]: each for each in status["channelAccounts"][name]}
+        status["channels"][name] = {**row, "accounts": accounts}
+    return {key: status[key] for key in ("channels", "channelOrder", "channelLabels")}
 
 
 def loop_figures(pulse: Pulse) -> dict[str, Json]:

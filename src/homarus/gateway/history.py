@@ -20,19 +20,19 @@ MAX_TEXT_CHARS = 12_000
 MAX_PARTS = 200
 _CUT = "\n…(cut)…"
 _TOO_LARGE = "[message left out: too large to show]"
-_KEPT = (
+_SHOWN_FIELDS = (
     "api", "provider", "model", "stopReason", "errorMessage", "toolCallId", "toolName",
     "idempotencyKey",
 )  # fmt: skip
-_OF_AN_ABORT = {"aborted": bool, "origin": str, "runId": str}
-_READ_AT_ONCE = 50  # entries read in addition to the requested messages
+_ABORT_FIELDS = {"aborted": bool, "origin": str, "runId": str}
+_PAGE_ENTRIES = 50  # entries read in addition to the requested messages
 _MAX_READ = 50_000
 
 
 async def newest_path(store: Store, session_id: str, messages: int) -> list[Entry]:
     """Return the end of the session's path, with up to this many messages in it."""
     leaf = await store.leaf(session_id)
-    count = messages * 2 + _READ_AT_ONCE
+    count = messages * 2 + _PAGE_ENTRIES
     while True:
         entries = await store.entries(session_id, limit=count, newest=True)
         path = Tree(entries, leaf).path()
@@ -74,17 +74,17 @@ def show_entry(entry: Entry) -> dict[str, Json] | None:
     role = message["role"][:40]
     parts = [_show_part(part, role) for part in _parts(message.get("content"))[:MAX_PARTS]]
     shown: dict[str, Json] = {"role": role, "content": [part for part in parts if part]}
-    for name in _KEPT:
+    for name in _SHOWN_FIELDS:
         value = message.get(name)
         if isinstance(value, str) and value:
             shown[name] = value[:2_000]
     if isinstance(message.get("isError"), bool):
         shown["isError"] = message["isError"]
     if isinstance(abort := message.get("openclawAbort"), dict):
-        kept = {name: abort.get(name) for name, kind in _OF_AN_ABORT.items()
+        fields = {name: abort.get(name) for name, kind in _ABORT_FIELDS.items()
                 if isinstance(abort.get(name), kind)}  # fmt: skip
         shown["openclawAbort"] = {
-            k: v[:2_000] if isinstance(v, str) else v for k, v in kept.items()
+            k: v[:2_000] if isinstance(v, str) else v for k, v in fields.items()
         }
     shown["timestamp"] = _stamp(message.get("timestamp")) or entry.at_ms
     return shown
@@ -93,8 +93,8 @@ def show_entry(entry: Entry) -> dict[str, Json] | None:
 def text_of(entry: Entry) -> str:
     """Return the text of an entry's message; images and calls are named."""
     shown = show_entry(entry)
-    told = [_told(part) for part in shown["content"]] if shown else []
-    return "\n".join(text for text in told if text).strip()
+    texts = [_part_text(part) for part in shown["content"]] if shown else []
+    return "\n".join(text for text in texts if text).strip()
 
 
 def role_of(entry: Entry) -> str:
@@ -148,7 +148,7 @@ def _show_call(part: Mapping[str, Json]) -> dict[str, Json]:
     return {"type": "toolCall", "id": call_id, "name": name, "arguments": args}
 
 
-def _told(part: Mapping[str, Json]) -> str:
+def _part_text(part: Mapping[str, Json]) -> str:
     match part["type"]:
         case "text":
             return str(part["text"])
@@ -161,8 +161,8 @@ def _told(part: Mapping[str, Json]) -> str:
 
 
 def _placeholder(message: Mapping[str, Json]) -> dict[str, Json]:
-    kept = {"role": message["role"], "timestamp": message["timestamp"]}
-    return {**kept, "content": [{"type": "text", "text": _TOO_LARGE}]}
+    fields = {"role": message["role"], "timestamp": message["timestamp"]}
+    return {**fields, "content": [{"type": "text", "text": _TOO_LARGE}]}
 
 
 def _cut(text: str) -> str:

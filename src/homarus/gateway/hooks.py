@@ -58,8 +58,8 @@ def session_key(
     # A full-width letter may be folded to a plain one elsewhere, so the prefix is compared folded.
     folded = unicodedata.normalize("NFKC", key).lower()
     if rules.prefixes and not folded.startswith(tuple(p.lower() for p in rules.prefixes)):
-        told = ", ".join(rules.prefixes)
-        raise InvalidRequest(f"sessionKey must start with one of: {told}")
+        prefixes = ", ".join(rules.prefixes)
+        raise InvalidRequest(f"sessionKey must start with one of: {prefixes}")
     return check_key(key)
 
 

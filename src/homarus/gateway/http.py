@@ -47,7 +47,7 @@ class Plain(H11Protocol):
     patience_s: ClassVar[float] = HANDSHAKE_S
     max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request, an open file
     _waiting: ClassVar[WeakSet["Plain"]] = WeakSet()
-    _alarm: asyncio.TimerHandle | None = None
+    _timeout: asyncio.TimerHandle | None = None
     _spilt = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
@@ -55,10 +55,10 @@ class Plain(H11Protocol):
         if len(self._waiting) >= self.max_waiting:
             transport.abort()
         else:
-            self._set_alarm()
+            self._start_timeout()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_spilling():
+        if self._has_unread_body():
             self._spilt += len(data)
             if self._spilt > MAX_SPILT_BYTES:
                 self.transport.abort()
@@ -66,11 +66,11 @@ class Plain(H11Protocol):
         super().data_received(data)
         whole = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
         if whole or self.transport.get_protocol() is not self:  # otherwise it became a WebSocket
-            self._stop_alarm()
-        elif self._alarm is None:
-            self._set_alarm()
+            self._cancel_timeout()
+        elif self._timeout is None:
+            self._start_timeout()
 
-    def _is_spilling(self) -> bool:
+    def _has_unread_body(self) -> bool:
         """Return whether a request was answered while its body is still arriving."""
         cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
         return bool(cycle and cycle.response_complete) and self.conn.their_state is h11.SEND_BODY
@@ -91,18 +91,18 @@ class Plain(H11Protocol):
             self.cycle.message_event.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_alarm()
+        self._cancel_timeout()
         super().connection_lost(exc)
 
-    def _set_alarm(self) -> None:
+    def _start_timeout(self) -> None:
         self._waiting.add(self)
-        self._alarm = self.loop.call_later(self.patience_s, self.transport.abort)
+        self._timeout = self.loop.call_later(self.patience_s, self.transport.abort)
 
-    def _stop_alarm(self) -> None:
+    def _cancel_timeout(self) -> None:
         self._waiting.discard(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
 
 class Wire(WebSocketsSansIOProtocol):

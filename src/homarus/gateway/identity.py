@@ -112,7 +112,7 @@ class Identity:
         if tree:
             return cls._load(path, tree)
         if os.path.lexists(path):
-            raise _unusable(path)
+            raise _invalid_file_error(path)
         return cls._create(path, at_ms)
 
     def sign(self, payload: str) -> str:
@@ -157,13 +157,13 @@ class Identity:
 
         pem = tree.get("privateKeyPem")
         if not isinstance(pem, str):
-            raise _unusable(path)
+            raise _invalid_file_error(path)
         try:
             private = load_pem_private_key(pem.encode(), None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise _unusable(path) from None
+            raise _invalid_file_error(path) from None
         if not isinstance(private, Ed25519PrivateKey):
-            raise _unusable(path)
+            raise _invalid_file_error(path)
         return cls._of(private)
 
     @classmethod
@@ -227,7 +227,7 @@ def _pem(key: "Ed25519PrivateKey | Ed25519PublicKey") -> str:
     return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def _unusable(path: Path) -> HomarusError:
+def _invalid_file_error(path: Path) -> HomarusError:
     kind = UserError if path.is_file() else StoreError
     return kind(
         f"{path} holds no device identity",

@@ -21,7 +21,7 @@ KEPT: Final = (
 )  # fmt: skip
 STOP_S: Final = 30  # an active run has ten seconds to end, then the shutdown completes
 _RESTART_S: Final = 5
-_WRONG: Final = 2  # the exit status of an invalid config, which a restart cannot fix
+_FORBIDDEN: Final = 2  # the exit status of an invalid config, which a restart cannot fix
 _SH: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 
@@ -56,17 +56,17 @@ def make_program(
     python: str, paths: Paths, env: Mapping[str, str], port: int | None = None
 ) -> Program:
     """Return the service for these paths, as this environment would run it."""
-    kept = {name: env[name] for name in KEPT if env.get(name, "").strip()}
-    folders = [folder for folder in kept.pop("PATH", "").split(":") if folder.startswith("/")]
+    copied = {name: env[name] for name in KEPT if env.get(name, "").strip()}
+    folders = [folder for folder in copied.pop("PATH", "").split(":") if folder.startswith("/")]
     if folders:
-        kept["PATH"] = ":".join(dict.fromkeys(folders))
+        copied["PATH"] = ":".join(dict.fromkeys(folders))
     if paths.profile:
-        kept["OPENCLAW_PROFILE"] = paths.profile
-    kept["OPENCLAW_STATE_DIR"] = str(paths.state)
+        copied["OPENCLAW_PROFILE"] = paths.profile
+    copied["OPENCLAW_STATE_DIR"] = str(paths.state)
     if env.get("OPENCLAW_CONFIG_PATH", "").strip():
-        kept["OPENCLAW_CONFIG_PATH"] = str(paths.config)
-    program = Program(python, str(paths.state), kept, paths.profile, port)
-    for text in (*program.argv, *kept.values()):
+        copied["OPENCLAW_CONFIG_PATH"] = str(paths.config)
+    program = Program(python, str(paths.state), copied, paths.profile, port)
+    for text in (*program.argv, *copied.values()):
         _check(text)
     return program
 
@@ -86,7 +86,7 @@ def unit_text(program: Program) -> str:
             *(f"Environment={_word(f'{k}={v}')}" for k, v in sorted(program.environment.items())),
             "Restart=always",
             f"RestartSec={_RESTART_S}",
-            f"RestartPreventExitStatus={_WRONG}",
+            f"RestartPreventExitStatus={_FORBIDDEN}",
             # Processes that an agent started end with the gateway, not before it.
             "KillMode=mixed",
             "KillSignal=SIGTERM",

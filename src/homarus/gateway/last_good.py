@@ -47,7 +47,7 @@ def load_or_recall(paths: Paths, env: Mapping[str, str]) -> tuple[Loaded, Config
     except ConfigError as exc:
         if (last := recall(paths, env)) is not None:
             return last, exc
-        raise _with_ways_out(exc, paths, env) from None
+        raise _with_alternatives(exc, paths, env) from None
 
 
 def sound_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
@@ -71,7 +71,7 @@ def bring_back(paths: Paths, env: Mapping[str, str]) -> str:
     return f"cp {shorten(backup, paths.home)} {shorten(paths.config, paths.home)}"
 
 
-def _with_ways_out(exc: ConfigError, paths: Paths, env: Mapping[str, str]) -> ConfigError:
+def _with_alternatives(exc: ConfigError, paths: Paths, env: Mapping[str, str]) -> ConfigError:
     back = bring_back(paths, env)
     ways = (
         exc.fix,

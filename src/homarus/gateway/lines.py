@@ -44,7 +44,7 @@ def describe(host: GatewayServices, probes: Mapping[Key, Json], at_ms: int) -> d
         name: [_account(host.loaded.config, line, probes, at_ms) for line in lines]
         for name, lines in channels.items()
     }
-    usual = {name: usual_account(lines) for name, lines in channels.items()}
+    defaults = {name: usual_account(lines) for name, lines in channels.items()}
     return {
         "channelOrder": list(channels),
         "channelLabels": labels,
@@ -54,18 +54,18 @@ def describe(host: GatewayServices, probes: Mapping[Key, Json], at_ms: int) -> d
             {"id": name, "label": told, "detailLabel": told} for name, told in labels.items()
         ],
         "channels": {
-            name: next(summary(row) for row in rows if row["accountId"] == usual[name])
+            name: next(summary(row) for row in rows if row["accountId"] == defaults[name])
             for name, rows in accounts.items()
         },
         "channelAccounts": accounts,
-        "channelDefaultAccountId": usual,
+        "channelDefaultAccountId": defaults,
     }
 
 
 def summary(account: Mapping[str, Json]) -> dict[str, Json]:
     """Return a channel's summary: the state of its default account."""
-    said = ("configured", "running", "connected", "lastStartAt", "lastError", "probe")
-    return {key: account[key] for key in said if key in account}
+    fields = ("configured", "running", "connected", "lastStartAt", "lastError", "probe")
+    return {key: account[key] for key in fields if key in account}
 
 
 def summarize(lines: "Sequence[LineStatus]") -> list[str]:
@@ -100,14 +100,16 @@ def _account(
         "reconnectAttempts": line.restarts,
         "waiting": line.waiting,
     }
-    said = {
+    fields = {
         "name": line.name,
         "lastStartAt": line.since_ms,
         "lastInboundAt": line.last_in_ms,
         "lastOutboundAt": line.last_out_ms,
         "lastError": redact(line.problem),
     }
-    row |= {key: value for key, value in said.items() if value}  # null is neither a text nor a time
+    row |= {
+        key: value for key, value in fields.items() if value
+    }  # null is neither a text nor a time
     if line.configured and line.channel in config.channels:
         from homarus.config.channels import common
 

@@ -74,7 +74,7 @@ class Link:
 
     def __init__(self, socket: "ClientConnection", url: str) -> None:
         self._socket, self._url = socket, url
-        self._asked: dict[str, Callable[[Mapping[str, Json]], None]] = {}
+        self._pending: dict[str, Callable[[Mapping[str, Json]], None]] = {}
         self._events: asyncio.Queue[Mapping[str, Json] | None] = asyncio.Queue(_MAX_EVENTS)
         self._last = 0
         self.hello: Mapping[str, Json] = {}
@@ -97,7 +97,7 @@ class Link:
 
         self._last += 1
         request_id = str(self._last)
-        self._asked[request_id] = hear
+        self._pending[request_id] = hear
         try:
             frame = {"type": "req", "id": request_id, "method": method}
             await self._send(frame if params is None else {**frame, "params": dict(params)})
@@ -106,7 +106,7 @@ class Link:
         except TimeoutError:
             raise Unavailable(f"the gateway did not answer {method} in {timeout_s:g} s") from None
         finally:
-            del self._asked[request_id]
+            del self._pending[request_id]
         if not answer.get("ok"):
             raise _error(answer.get("error"))
         return answer.get("payload")
@@ -122,9 +122,9 @@ class Link:
         try:
             await self._socket.send(json.dumps(frame))
         except ConnectionClosed:
-            raise self._gone() from None
+            raise self._closed() from None
 
-    async def _hear_on(self) -> None:
+    async def _read_loop(self) -> None:
         """Dispatch incoming frames until the gateway closes the connection."""
         from websockets.exceptions import ConnectionClosed
 
@@ -132,19 +132,19 @@ class Link:
             async for text in self._socket:
                 frame = json.loads(text)
                 if frame.get("type") == "res":
-                    if hear := self._asked.get(str(frame.get("id"))):
+                    if hear := self._pending.get(str(frame.get("id"))):
                         hear(frame)
                 elif not self._events.full():
                     self._events.put_nowait(frame)
         self.closed_why = self._socket.close_reason or ""
-        gone = {"ok": False, "error": {"code": "UNAVAILABLE", "message": self._gone().message}}
-        for hear in list(self._asked.values()):
+        gone = {"ok": False, "error": {"code": "UNAVAILABLE", "message": self._closed().message}}
+        for hear in list(self._pending.values()):
             hear(gone)
         if self._events.full():
             self._events.get_nowait()
         self._events.put_nowait(None)
 
-    def _gone(self) -> Unavailable:
+    def _closed(self) -> Unavailable:
         why = f": {self.closed_why}" if self.closed_why else ""
         return Unavailable(
             f"the gateway at {self._url} closed the connection{why}", fix="homarus gateway status"
@@ -216,7 +216,7 @@ async def open_link(url: str, guest: Guest) -> AsyncIterator[Link]:
         raise _unreachable(url, exc) from exc
     async with socket, task_group() as group:
         link = Link(socket, url)
-        hearing = group.create_task(link._hear_on())  # noqa: SLF001 - the link's own ear
+        hearing = group.create_task(link._read_loop())  # noqa: SLF001 - the link's own ear
         try:
             params = guest.connect_params(nonce, at_ms)
             hello = await link.call("connect", params, timeout_s=HANDSHAKE_S)

@@ -73,8 +73,8 @@ class Caller:
         """Return whether the caller's scopes cover this one: admin covers all, write read."""
         if scope == "none" or "operator.admin" in self.scopes:
             return True
-        wanted = {f"operator.{scope}"} | ({"operator.write"} if scope == "read" else set())
-        return bool(wanted & self.scopes)
+        covering = {f"operator.{scope}"} | ({"operator.write"} if scope == "read" else set())
+        return bool(covering & self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def missing_scope(caller: Caller, scope: str) -> ProtocolError:
     message = f"missing scope: {scope}"
     if caller.protocol < NEWEST_PROTOCOL:
         return InvalidRequest(message)
-    told = {"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}
-    return Forbidden(message, details=told)
+    details = {"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}
+    return Forbidden(message, details=details)
 
 
 def method(

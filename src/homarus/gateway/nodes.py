@@ -12,8 +12,8 @@ _CANVAS = frozenset(
         "a2ui.reset",
     )
 )  # fmt: skip
-_SEEING = _CANVAS | {"camera.list", "location.get"}
-_PERSONAL = _SEEING | {
+_SENSING = _CANVAS | {"camera.list", "location.get"}
+_PERSONAL = _SENSING | {
     "device.info", "device.status", "contacts.search", "calendar.events", "reminders.list",
     "photos.latest", "motion.activity", "motion.pedometer",
 }  # fmt: skip
@@ -25,7 +25,7 @@ COMMANDS: dict[Kind, frozenset[str]] = {
     "macos": _PERSONAL | _SYSTEM,
     "windows": _SYSTEM,
     "linux": _SYSTEM,
-    "unknown": _SEEING | _SYSTEM,
+    "unknown": _SENSING | _SYSTEM,
 }
 _NAMES: tuple[tuple[str, Kind], ...] = (
     ("ios", "ios"), ("iphone", "ios"), ("ipad", "ios"), ("android", "android"),

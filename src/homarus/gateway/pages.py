@@ -45,7 +45,7 @@ class Pages:
             routes += [Route(f"/{name}", self._page) for name in names]
             routes.append(Route("/", self._page))
             routes.append(Route("/avatar/{agent}", self._avatar))
-        self._router = Router(routes, default=self._elsewhere, redirect_slashes=False)
+        self._router = Router(routes, default=self._not_found, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._router(scope, receive, send)
@@ -68,9 +68,9 @@ class Pages:
 
     async def _health(self, _request: Request) -> Response:
         ready, blocked = self._gateway.ready.is_set(), self._gateway.pulse.is_red
-        told = "starting" if not ready else "blocked" if blocked else "live"
+        state = "starting" if not ready else "blocked" if blocked else "live"
         ok = ready and not blocked
-        return JSONResponse({"ok": ok, "status": told}, 200 if ok else 503, _HEADERS)
+        return JSONResponse({"ok": ok, "status": state}, 200 if ok else 503, _HEADERS)
 
     async def _metrics(self, request: Request) -> Response:
         self._gateway.gate.check_bearer(Door.from_scope(request.scope))
@@ -94,7 +94,7 @@ class Pages:
             return PlainTextResponse("Not Found", 404, _HEADERS)
         return Response(picture.data, headers=_HEADERS, media_type=picture.mime)
 
-    async def _elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer any other path: protected, whatever its spelling, and then 404."""
         self._gateway.gate.check_bearer(Door.from_scope(scope))
         await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)

@@ -120,12 +120,12 @@ def merged(entry: Mapping[str, Json], ask: Mapping[str, Json], now_ms: int) -> d
     before = read_device(str(ask["deviceId"]), entry)
     roles = sorted({*(before.roles if before else ()), str(ask["role"])})
     scopes = dict.fromkeys((*(before.scopes if before else ()), *texts(ask.get("scopes"))))
-    kept = {
+    merged_entry = {
         name: value
         for name, value in ask.items()
         if name not in {"requestId", "silent", "isRepair", "ts"}
     }
-    now = {**entry, **kept, "roles": roles, "scopes": list(scopes)}
+    now = {**entry, **merged_entry, "roles": roles, "scopes": list(scopes)}
     return now | {"createdAtMs": entry.get("createdAtMs", now_ms), "approvedAtMs": now_ms}
 
 

@@ -39,28 +39,28 @@ class Presence:
         """Add a connected client; False when it is not listed."""
         if not is_listed(caller):
             return False
-        who = _who(caller)
+        who = _client_key(caller)
         self._connected.setdefault(who, set()).add(caller.conn_id)
-        self._put(who, {**_entry(caller), "reason": "connect"})
+        self._set(who, {**_entry(caller), "reason": "connect"})
         return True
 
     def leave(self, caller: Caller) -> bool:
         """Remove a client's connection; False when the list does not change."""
-        who = _who(caller)
+        who = _client_key(caller)
         connections = self._connected.get(who, set())
         connections.discard(caller.conn_id)
         if connections or self._connected.pop(who, None) is None:
             return False
-        self._put(who, {**self._entries.get(who, _entry(caller)), "reason": "disconnect"})
+        self._set(who, {**self._entries.get(who, _entry(caller)), "reason": "disconnect"})
         return True
 
     def note(self, who: str, fields: Mapping[str, Json]) -> None:
         """Update what a client reports about itself or a device; absent fields stay."""
-        told = {name: value for name, value in fields.items() if value is not None}
+        given = {name: value for name, value in fields.items() if value is not None}
         key = who.strip().lower()[:_MAX_CHARS]
-        self._put(key, {**self._entries.get(key, {}), **_cut(told)})
+        self._set(key, {**self._entries.get(key, {}), **_cut(given)})
 
-    def _put(self, who: str, entry: Mapping[str, Json]) -> None:
+    def _set(self, who: str, entry: Mapping[str, Json]) -> None:
         self._entries.pop(who, None)  # moved to the end: it is the newest
         self._entries[who] = {**entry, "ts": self._clock.now_ms()}
         self.version += 1
@@ -83,7 +83,7 @@ def is_listed(caller: Caller) -> bool:
     return caller.mode != "cli" and caller.client_id != "cli"
 
 
-def _who(caller: Caller) -> str:
+def _client_key(caller: Caller) -> str:
     known = caller.instance_id or caller.device_id
     return (known or f"{caller.client_id}@{caller.ip}").lower()[:_MAX_CHARS]
 

@@ -106,8 +106,8 @@ class Watch:
         able: Callable[[Loaded], None] = lambda _loaded: None,
     ) -> None:
         self._paths, self._env, self._clock = paths, env, clock
-        self._loaded, self._take, self._refuse, self._able = loaded, take, refuse, able
-        self._turn = asyncio.Lock()  # changes are applied one at a time
+        self._loaded, self._take, self._refuse, self._check_startable = loaded, take, refuse, able
+        self._lock = asyncio.Lock()  # changes are applied one at a time
         self._latest: Change | ConfigError | None = None
         self._files = self._sources()
         self._seen = self._stamps()
@@ -117,7 +117,7 @@ class Watch:
         while True:
             await self._clock.sleep(LOOK_S)
             if self._stamps() != self._seen:
-                async with self._turn:
+                async with self._lock:
                     await self._settle()
                     with suppress(ConfigError):
                         await self._read()
@@ -127,7 +127,7 @@ class Watch:
 
         Raises the ConfigError of a change that is not in use.
         """
-        async with self._turn:
+        async with self._lock:
             if (now := self._stamps()) != self._seen:
                 self._seen = now
                 return await self._read()
@@ -137,7 +137,7 @@ class Watch:
 
     def check(self, text: str) -> None:
         """Raise a ConfigError if the gateway could not run with this text as its config."""
-        self._able(load_text(self._paths, self._env, text))
+        self._check_startable(load_text(self._paths, self._env, text))
 
     async def _settle(self) -> None:
         """Wait until the files have not changed for a moment."""

@@ -54,17 +54,17 @@ class Bell:
         self.ending: Ending = "stop"
         self.reason = "gateway stopping"
         self.hurry = asyncio.Event()
-        self._rung = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def ring(self, ending: Ending, reason: str) -> None:
-        if self._rung.is_set():
+        if self._requested.is_set():
             self.hurry.set()
         else:
             self.ending, self.reason = ending, reason
-            self._rung.set()
+            self._requested.set()
 
     async def wait(self) -> None:
-        await self._rung.wait()
+        await self._requested.wait()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -120,7 +120,9 @@ async def serve(
         with bell.on_signals(), suppress(_Left):
             async with open_program() as program:
                 url = _url(listen, port)
-                await _attend(plan, gateway, listener, program, bell=bell, url=url, ready=ready)
+                await _serve_clients(
+                    plan, gateway, listener, program, bell=bell, url=url, ready=ready
+                )
                 raise _Left  # an active run is cancelled, not waited for
     finally:
         await listener.stop()
@@ -136,7 +138,7 @@ def _prepare(plan: Plan) -> tuple[Auth, Listen]:
     return auth, listen
 
 
-async def _attend(
+async def _serve_clients(
     plan: Plan,
     gateway: Gateway,
     listener: Listener,
@@ -149,7 +151,7 @@ async def _attend(
     """Serve from the start of the services until every client is gone."""
     watch = Watch(
         plan.paths, plan.env, plan.loaded, plan.clock,
-        take=lambda change: _take(plan, gateway, program, bell, change),
+        take=lambda change: _apply_config(plan, gateway, program, bell, change),
         refuse=lambda problem: _reject(gateway, problem),
         able=lambda loaded: _check(plan, loaded),
     )  # fmt: skip
@@ -161,7 +163,7 @@ async def _attend(
         watching = supervise("config watch", watch.run, clock=plan.clock, backoff=Backoff())
         running = [group.create_task(gateway.run(program)), group.create_task(watching)]
         port = gateway.gate.entrance.port
-        with _posted(plan.paths, gateway, url):
+        with _published_address(plan.paths, gateway, url):
             await gateway.ready.wait()
             gc.collect()  # drop the garbage of the start
             gc.freeze()  # what is alive now stays: the collector need not scan it again
@@ -178,13 +180,13 @@ async def _attend(
             log.info("%s", bell.reason)
             await program.hooks.gateway_stop(bell.reason)
             listener.refuse_more()
-            await _leave(gateway, bell)
+            await _shut_down(gateway, bell)
             await listener.stop()
         for task in running:
             task.cancel()
 
 
-async def _leave(gateway: Gateway, bell: Bell) -> None:
+async def _shut_down(gateway: Gateway, bell: Bell) -> None:
     """Stop in order, or at once when a second signal comes."""
     restart_ms = _RESTART_MS if bell.ending == "restart" else None
     async with asyncio.TaskGroup() as group:
@@ -198,7 +200,7 @@ async def _leave(gateway: Gateway, bell: Bell) -> None:
         hurry.cancel()
 
 
-async def _take(
+async def _apply_config(
     plan: Plan, gateway: Gateway, program: GatewayServices, bell: Bell, change: Change
 ) -> None:
     """Apply a new config that is readable; one the gateway could not start with is refused."""
@@ -252,7 +254,7 @@ def _url(listen: Listen, port: int) -> str:
 
 
 @contextmanager
-def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
+def _published_address(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
     """Publish the gateway's address in a file for commands of this machine."""
     post: dict[str, Json] = {
         "pid": os.getpid(),

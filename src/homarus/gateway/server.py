@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 DRAIN_S = 10.0
 _BACKOFF = Backoff(first_s=0.05, most_s=5.0)
 # The scope that an event needs, by the prefix of its name; any other is for every client.
-_GUARDS: tuple[tuple[str, Scope], ...] = (
+_EVENT_SCOPES: tuple[tuple[str, Scope], ...] = (
     ("exec.approval.", "approvals"),
     ("device.pair.", "pairing"),
     ("node.pair.", "pairing"),
@@ -125,10 +125,10 @@ class Gateway:
                 self._host = host
                 self.ready.set()
                 try:
-                    group.create_task(self._keep_up("tick", self._tick))
+                    group.create_task(self._supervise("tick", self._tick))
                     group.create_task(self.pulse.run(), name="pulse")
-                    group.create_task(self._keep_up("maintenance", host.run_maintenance))
-                    await self._keep_up("events", lambda: self.events.follow(news))
+                    group.create_task(self._supervise("maintenance", host.run_maintenance))
+                    await self._supervise("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None
 
@@ -137,7 +137,7 @@ class Gateway:
         for row, outcome in await host.recover():
             self.runs.track(row.id, row.session, outcome, lambda _outcome: None)
 
-    async def _keep_up(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+    async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Restart a task that every client depends on after an exception, which is logged."""
         await supervise(name, run, clock=self.clock, backoff=_BACKOFF)
 
@@ -171,14 +171,14 @@ class Gateway:
         """
         self._seq += 1
         version = self.state_version if event in {"presence", "health"} else None
-        scope = next(scope for start, scope in _GUARDS if event.startswith(start))
-        told = [c for c in self._connections.values() if c.caller and c.caller.may(scope)]
-        if not told:
+        scope = next(scope for start, scope in _EVENT_SCOPES if event.startswith(start))
+        receivers = [c for c in self._connections.values() if c.caller and c.caller.may(scope)]
+        if not receivers:
             return
         text = frames.event(event, payload, self._seq, version)
         more = ""
-        self.counts.events += len(told)
-        for connection in told:
+        self.counts.events += len(receivers)
+        for connection in receivers:
             wants_more = newest is not None and connection.is_newest
             if wants_more and not more:
                 more = frames.event(event, {**payload, **(newest or {})}, self._seq, version)
@@ -262,7 +262,7 @@ class Gateway:
         expected: dict[str, Json] = {} if restart_ms is None else {"restartExpectedMs": restart_ms}
         self.broadcast("shutdown", {"reason": reason, **expected})
         if self._host is not None:
-            await self._let_runs_end(self._host)
+            await self._wait_for_runs(self._host)
         self.close_all()
 
     def close_all(self) -> None:
@@ -270,22 +270,22 @@ class Gateway:
         for connection in self.connections:
             connection.close(RESTART, "service restart")
 
-    async def _let_runs_end(self, host: GatewayServices) -> None:
+    async def _wait_for_runs(self, host: GatewayServices) -> None:
         """Wait for active runs, and until their last event is on its way to the clients.
 
         A run that takes longer is not stopped, which would be its outcome: the end of the process
         interrupts it, and the next start resumes it.
         """
         deadline_s = self.clock.monotonic() + DRAIN_S
-        if self._are_live(host):
+        if self._has_active_runs(host):
             fault("drain.begun")
-        while self._are_live(host) and self.clock.monotonic() < deadline_s:
+        while self._has_active_runs(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
         for run_id in host.control.active_runs():
-            told = "run %s did not end within %.0f s: the next start goes on with it"
-            log.warning(told, run_id, DRAIN_S)
+            message = "run %s did not end within %.0f s: the next start goes on with it"
+            log.warning(message, run_id, DRAIN_S)
 
-    def _are_live(self, host: GatewayServices) -> bool:
+    def _has_active_runs(self, host: GatewayServices) -> bool:
         return bool(host.control.active_runs() or self.events.live())
 
     async def _tick(self) -> None:

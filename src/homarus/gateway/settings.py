@@ -42,7 +42,7 @@ async def read_patch(call: Call, session: Session, patch: Mapping[str, Json]) ->
         else:
             fields[name] = to_field(name, value)
     if fields.get("thinkingLevel") == "xhigh":
-        check_thinking("xhigh", await _model_then(call, session, fields))
+        check_thinking("xhigh", await _model_after(call, session, fields))
     return fields
 
 
@@ -64,19 +64,19 @@ async def _model(call: Call, session: Session, value: str | None) -> dict[str, J
     if value is None:
         return cleared
     model = call.host.models.check(value)
-    usual = await find_defaults(call.host, session.record.agent)
-    if (usual.provider, usual.model) == (model.provider, model.id):
+    defaults = await find_defaults(call.host, session.record.agent)
+    if (defaults.provider, defaults.model) == (model.provider, model.id):
         return cleared
     return {"providerOverride": model.provider, "modelOverride": model.id}
 
 
-async def _model_then(call: Call, session: Session, fields: Mapping[str, Json]) -> str:
+async def _model_after(call: Call, session: Session, fields: Mapping[str, Json]) -> str:
     """Return the model that is used once these fields are stored."""
     chosen = session.model
     if "modelOverride" in fields:
         named = fields["modelOverride"]
         chosen = f"{fields['providerOverride']}/{named}" if named else None
     if chosen is None:
-        usual = await find_defaults(call.host, session.record.agent)
-        chosen = f"{usual.provider}/{usual.model}"
+        defaults = await find_defaults(call.host, session.record.agent)
+        chosen = f"{defaults.provider}/{defaults.model}"
     return chosen

@@ -13,21 +13,21 @@ class Spending:
     """Usage summaries by session."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[int, str | None, Summary]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[int, str | None, Summary]] = OrderedDict()
 
     async def of(self, store: Store, record: SessionRecord) -> Summary:
         """Return a session's summary, reading its transcript only when it has grown."""
         if not record.session_id:
             return Summary()
         leaf = await store.leaf(record.session_id)
-        kept = self._kept.get(record.session_id)
-        if kept and kept[:2] == (record.version, leaf):
-            self._kept.move_to_end(record.session_id)
-            return kept[2]
+        cached = self._cache.get(record.session_id)
+        if cached and cached[:2] == (record.version, leaf):
+            self._cache.move_to_end(record.session_id)
+            return cached[2]
         summary = summarise(await store.entries(record.session_id), day_of)
-        self._kept[record.session_id] = (record.version, leaf, summary)
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
+        self._cache[record.session_id] = (record.version, leaf, summary)
+        while len(self._cache) > MAX_KEPT:
+            self._cache.popitem(last=False)
         return summary
 
 

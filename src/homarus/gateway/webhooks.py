@@ -29,7 +29,7 @@ BODY_S: Final = 8.0  # for the body; the connection closes soon after
 HEAR_S: Final = 30.0  # for the account to store the message
 MAX_LIVE: Final = 64  # requests whose body is being read or handled
 MAX_LIVE_EACH: Final = 32  # of one account
-_QUIET_S: Final = 60.0  # between two log lines about the same path
+_LOG_INTERVAL_S: Final = 60.0  # between two log lines about the same path
 _KINDS: Final = frozenset({"application/json", "application/x-www-form-urlencoded"})
 
 
@@ -37,9 +37,9 @@ class Webhooks:
     """The webhook requests under way."""
 
     def __init__(self, clock: Clock, *, body_s: float = BODY_S, hear_s: float = HEAR_S) -> None:
-        self._clock, self._body_s, self._hear_s = clock, body_s, hear_s
+        self._clock, self._body_s, self._handle_s = clock, body_s, hear_s
         self._live: Counter[str] = Counter()
-        self._told_s: dict[str, float] = {}  # by path, of accounts that listen
+        self._logged_s: dict[str, float] = {}  # by path, of accounts that listen
 
     @property
     def live(self) -> int:
@@ -59,13 +59,13 @@ class Webhooks:
         self._live[path] += 1
         try:
             body = await self._read(receive)
-            status = 0 if body is None else await self._hear(listener, headers, body)
+            status = 0 if body is None else await self._handle(listener, headers, body)
         finally:
             self._live[path] -= 1
             if not self._live[path]:
                 del self._live[path]
         if status:  # otherwise the connection is gone
-            await _say(send, status)
+            await _log_refusal(send, status)
 
     def _admit(self, listener: Listens, door: Door, headers: Mapping[str, str]) -> None:
         if door.is_browser:
@@ -73,8 +73,8 @@ class Webhooks:
         if listener.admits(headers):
             return
         now_s = self._clock.monotonic()
-        if now_s - self._told_s.get(listener.path, -_QUIET_S) >= _QUIET_S:
-            self._told_s[listener.path] = now_s
+        if now_s - self._logged_s.get(listener.path, -_LOG_INTERVAL_S) >= _LOG_INTERVAL_S:
+            self._logged_s[listener.path] = now_s
             log.warning("a request to %s without the right secret was refused", listener.path)
         raise Barred(401, "unauthorized")
 
@@ -97,17 +97,17 @@ class Webhooks:
         except TimeoutError:
             raise Barred(408, "the body did not come in time") from None
 
-    async def _hear(self, listener: Listens, headers: Mapping[str, str], body: bytes) -> int:
+    async def _handle(self, listener: Listens, headers: Mapping[str, str], body: bytes) -> int:
         status = 500  # unless the account says otherwise: the exception is in the log
 
         async def hear() -> None:
             nonlocal status
             try:
-                async with asyncio.timeout(self._hear_s):
+                async with asyncio.timeout(self._handle_s):
                     status = await listener.hear(headers, body)
             except (StoreError, TimeoutError) as exc:
                 status = 503
-                why = str(exc) or f"it took more than {self._hear_s:.0f} s"
+                why = str(exc) or f"it took more than {self._handle_s:.0f} s"
                 log.warning("what came to %s was not kept: %s", listener.path, why)
 
         await contain(f"webhook {listener.path}", hear, lambda _exc: None)
@@ -140,7 +140,7 @@ def _too_large() -> Barred:
     return Barred(413, f"a body may have {MAX_BYTES} bytes")
 
 
-async def _say(send: "Send", status: int) -> None:
+async def _log_refusal(send: "Send", status: int) -> None:
     headers = [(b"content-length", b"0")]
     if status == 503:
         headers.append((b"retry-after", b"5"))

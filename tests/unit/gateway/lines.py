@@ -1,4 +1,4 @@
-"""A switchboard and a mailbox without channels behind them, and an account that listens."""
+"""Fake channel control and outbox without channels, and an account with a webhook."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ SECRET = "hook-secret"
 
 
 class Ear:
-    """An account that services call. `open` cleared: it is slow to keep what it hears."""
+    """An account with a webhook; while `open` is cleared it is slow to store messages."""
 
     def __init__(self, path: str = PATH) -> None:
         self.path = path
@@ -51,11 +51,11 @@ class Ear:
 
 
 class FullDisk(StoreError):
-    """Nothing can be kept."""
+    """A disk on which nothing can be stored."""
 
 
 class FakeSwitchboard:
-    """What a test puts on it."""
+    """Channel control with the accounts that a test adds."""
 
     def __init__(self) -> None:
         self.lines: tuple[LineStatus, ...] = ()
@@ -84,7 +84,7 @@ class FakeSwitchboard:
 
 
 class FakeMail:
-    """Takes messages into the outbox; `outcome` is what becomes of them."""
+    """Accepts messages into the outbox; `outcome` is their fate."""
 
     def __init__(self, store: Store, board: FakeSwitchboard) -> None:
         self._store, self._board = store, board

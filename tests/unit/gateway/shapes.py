@@ -1,11 +1,11 @@
-"""Comparing JSON by shape: the same keys and the same types, wherever both have something."""
+"""Compare JSON by shape: the same keys and types wherever both have a value."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
 
 def kind(value: Any) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -50,7 +50,7 @@ SCOPE: Mapping[str, Any] = {
 
 
 class FakeHost:
-    """The program behind the gateway, with nothing in it."""
+    """The services behind the gateway, without content."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "state")}
@@ -159,7 +159,7 @@ class EchoParams(Params):
 
 
 class Doors:
-    """Methods to test with; `open` lets those go on that wait."""
+    """Methods for tests; setting `open` releases those that wait."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -192,7 +192,7 @@ class _Module:
 
 
 class Peer:
-    """A client: what it was sent, and a way to send."""
+    """A client: the frames it received, and a way to send."""
 
     def __init__(self) -> None:
         self.frames: list[dict[str, Any]] = []
@@ -204,7 +204,7 @@ class Peer:
         self._in: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._in.put_nowait({"type": "websocket.connect"})
 
-    # the wire below the connection
+    # the transport below the connection
 
     async def write(self, texts: Sequence[str]) -> None:
         await self.reads.wait()
@@ -231,7 +231,7 @@ class Peer:
         self.reads.set()
         self._in.put_nowait({"type": "websocket.disconnect", "code": code})
 
-    # the person in front of it
+    # the client's side
 
     def say(self, frame: object) -> None:
         text = frame if isinstance(frame, str) else json.dumps(frame)
@@ -252,7 +252,7 @@ class Peer:
 
 
 class Stage:
-    """A gateway with a host behind it."""
+    """A gateway with fake services."""
 
     def __init__(self, folder: Path, group: asyncio.TaskGroup, clock: Clock) -> None:
         self._folder = folder
@@ -270,14 +270,14 @@ class Stage:
             await asyncio.sleep(0)
 
     def knock(self, scope: Mapping[str, Any] = SCOPE) -> Peer:
-        """A connection that has said nothing yet."""
+        """Return a connection that has not sent anything."""
         peer = Peer()
         connection = Connection(self.gateway, peer, peer.receive, peer.send, scope)
         self._group.create_task(connection.serve())
         return peer
 
     async def enter(self, name: str = "device", *, protocol: int = 3, **guest: Any) -> Peer:
-        """A client that was let in."""
+        """Return an authenticated client."""
         peer = self.knock()
         await self.settle()
         self.greet(peer, name, protocol=protocol, **guest)
@@ -300,7 +300,7 @@ def play(
     clock: Clock | None = None,
     ready: bool = True,
 ) -> None:
-    """Run a scene with a gateway that serves."""
+    """Run a scene with a serving gateway."""
 
     async def main() -> None:
         async with _stage(folder, clock or SystemClock(), ready=ready) as stage:

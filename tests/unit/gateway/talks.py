@@ -27,7 +27,7 @@ CHAT = Address("svc", "room")
 _DOES = ("#", "config:", ">", "w>", "c>", "s>", "@", "?")
 _STAMP = re.compile(r"^\[[^\]]*\] ")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|session-[0-9a-f]{8}-[0-9a-f]{8}")
-# Those that a person sets; the rest of an entry is not what these talks are about.
+# The settings that a person sets; other fields of the record are not compared.
 _SETTINGS = (
     "thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel", "responseUsage",
     "providerOverride", "modelOverride", "authProfileOverride", "queueMode", "queueDebounceMs",
@@ -36,17 +36,17 @@ _SETTINGS = (
 
 
 class Talk:
-    """One conversation in a world."""
+    """One recorded conversation in a World."""
 
     def __init__(self, it: World, folder: Path) -> None:
         self._it, self._folder = it, folder
         self._numbers = count(1)
-        self._asked = 0  # model requests that were told of
+        self._asked = 0  # model requests that were reported
         self._held: dict[str, Any] = {}
         self._session_id = ""
 
     async def play(self, line: str) -> list[str]:
-        """Do what a line says; what came of it."""
+        """Execute a line and return what came of it."""
         does, _, rest = line.partition(" ")
         if does == "@":
             await self._it.clock.advance(parse_duration_ms(rest) / 1000)
@@ -116,7 +116,7 @@ class Talk:
         return changed
 
     def _plain(self, line: str) -> str:
-        """Without what is different each time."""
+        """Return the text without what differs in each run."""
         line = line.replace(str(self._folder), "HOME").replace(__version__, "0.0.0")
         return _ID.sub("ID", line)
 
@@ -133,7 +133,7 @@ def read(name: str) -> str:
 
 
 async def replay(written: str, folder: Path) -> str:
-    """The whole file, as it comes out now."""
+    """Return the complete file as it comes out now."""
     does = [line for line in written.splitlines() if line.startswith(_DOES)]
     config = [
         json.loads(line.removeprefix("config:")) for line in does if line.startswith("config:")

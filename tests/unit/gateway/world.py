@@ -1,4 +1,4 @@
-"""A gateway with a program behind it, on a state directory of its own and a scripted model."""
+"""A gateway with a complete program, its own state directory and a scripted model."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ CONFIG: dict[str, Any] = {
 
 
 def answer(*parts: Part | str, tokens: int = 100) -> Message:
-    """What the model says."""
+    """Return an answer of the scripted model."""
     usage = Usage(input=tokens, output=3, cost=0.25)
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     return Message(
@@ -51,7 +51,7 @@ def answer(*parts: Part | str, tokens: int = 100) -> Message:
 
 
 class ScriptedModels(Models):
-    """The configured models, all of them answered for by one script."""
+    """The configured models, all answered by one script."""
 
     script: ScriptedProvider
 
@@ -68,7 +68,7 @@ class ScriptedApp(App):
 
 
 class Recorder(Gateway):
-    """A gateway that remembers what it told everybody."""
+    """A gateway that records its broadcasts."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
@@ -90,7 +90,7 @@ class Recorder(Gateway):
 
 
 class World:
-    """Everything a test asks for. `clock` and `store` are the program's, by what they are here."""
+    """What a test uses; `clock` and `store` have the types of the fakes."""
 
     def __init__(
         self,
@@ -123,28 +123,28 @@ class World:
         client: str = "openclaw-control-ui",
         **named: Json,
     ) -> Json:
-        """Call a method as `client`; `named` are params, in the wire's spelling."""
+        """Call a method as `client`; `named` are params with their wire names."""
         caller = self.caller(*scopes, client=client)
         call = Call(self.services, self.gateway, caller, "1", self.accepted.append)
         return await METHODS[method](call, params if params is not None else named)
 
     async def send(self, text: str, run_id: str = "run-1", key: str = "main", **more: Json) -> Json:
-        """A message, and the wait for its end."""
+        """Send a message and wait for its end."""
         params = {"sessionKey": key, "message": text, "idempotencyKey": run_id, **more}
         said = await self.ask("chat.send", params)
         await self.ended(run_id)
         return said
 
     async def ended(self, run_id: str) -> None:
-        """Until a run's last chat event."""
+        """Wait for a run's last chat event."""
         await self._until(lambda: any(c["state"] != "delta" for c in self.gateway.chats(run_id)))
 
     async def live(self, run_id: str) -> None:
-        """Until a run is under way."""
+        """Wait until a run is active."""
         await self._until(lambda: run_id in self.app.control.active_runs())
 
     async def asked(self, times: int) -> None:
-        """Until the model was asked so often, and began to answer."""
+        """Wait until the model was called so often and started to answer."""
         await self._until(lambda: len(self.model.requests) >= times)
         await asyncio.sleep(0.001)
 
@@ -160,7 +160,7 @@ async def world(
     script: Iterable[Message | ProviderError | Hang] = (),
     config: dict[str, Any] | None = None,
 ) -> AsyncIterator[World]:
-    """A World on `folder`; closed when the block ends."""
+    """Open a World in `folder`, closed when the block ends."""
     state = folder / "state"
     state.mkdir(exist_ok=True)
     file = state / "openclaw.json"
@@ -190,7 +190,7 @@ async def world(
         try:
             yield World(app, gateway, model, clock, store)
         finally:
-            while going := tuple(gateway.runs._pending.values()):  # what hangs is stopped
+            while going := tuple(gateway.runs._pending.values()):  # stop runs that hang
                 for run in going:
                     app.control.stop_now(run.session_key)
                 await asyncio.sleep(0.001)
@@ -199,7 +199,7 @@ async def world(
 
 
 def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
-    """Have `body(world)` happen in a world of its own."""
+    """Run `body(world)` in a new World."""
 
     async def main() -> None:
         async with world(folder, script, config) as it:

@@ -89,7 +89,7 @@ class UpdateParams(Params):
 @method("agents.update", scope="admin", params=UpdateParams)
 async def update(call: Call, params: UpdateParams) -> Json:
     """Change an agent's name, workspace, model or avatar."""
-    agent = _known(call, params.agent_id)
+    agent = _check_agent(call, params.agent_id)
     changes: dict[str, Json] = {}
     if params.name:
         changes["name"] = one_line(params.name, 100)
@@ -117,7 +117,7 @@ class DeleteParams(Params):
 @method("agents.delete", scope="admin", params=DeleteParams)
 async def delete(call: Call, params: DeleteParams) -> Json:
     """Remove an agent. Its files go to `trash` in the state directory; sessions are put aside."""
-    agent = _known(call, params.agent_id)
+    agent = _check_agent(call, params.agent_id)
     config = call.host.loaded.config
     if agent in {DEFAULT_AGENT, default_agent(config)}:
         raise InvalidRequest(f'"{agent}" cannot be deleted')
@@ -152,7 +152,7 @@ async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:
     await host.reload(load(host.paths, host.loaded.env))
 
 
-def _known(call: Call, agent_id: str) -> str:
+def _check_agent(call: Call, agent_id: str) -> str:
     agent = normalize_agent_id(agent_id)
     if agent not in agents(call.host.loaded.config):
         raise InvalidRequest(f'agent "{one_line(agent_id, 64)}" not found')
@@ -177,7 +177,7 @@ class FilesParams(Params):
 @method("agents.files.list", scope="admin", params=FilesParams)
 async def list_files(call: Call, params: FilesParams) -> Json:
     """The files that make an agent who it is."""
-    agent = call.host.agent(_known(call, params.agent_id))
+    agent = call.host.agent(_check_agent(call, params.agent_id))
     return {**_of(agent), "files": [_file(one) for one in files.list_files(agent.workspace)]}
 
 
@@ -190,7 +190,7 @@ class FileParams(FilesParams):
 @method("agents.files.get", scope="admin", params=FileParams)
 async def get_file(call: Call, params: FileParams) -> Json:
     """One of those files, with its text."""
-    agent = call.host.agent(_known(call, params.agent_id))
+    agent = call.host.agent(_check_agent(call, params.agent_id))
     found = files.get_file(agent.workspace, params.name)
     shown = _file(found)
     return {**_of(agent), "file": shown if found.missing else {**shown, "content": found.content}}
@@ -205,7 +205,7 @@ class SetFileParams(FileParams):
 @method("agents.files.set", scope="admin", params=SetFileParams)
 async def set_file(call: Call, params: SetFileParams) -> Json:
     """Replace one of those files, whole or not at all."""
-    agent = call.host.agent(_known(call, params.agent_id))
+    agent = call.host.agent(_check_agent(call, params.agent_id))
     found = files.set_file(agent.workspace, params.name, params.content)
     return {"ok": True, **_of(agent), "file": {**_file(found), "content": params.content}}
 

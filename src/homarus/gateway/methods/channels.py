@@ -48,7 +48,7 @@ class LogoutParams(Params):
 async def logout(call: Call, params: LogoutParams) -> Json:
     """Stop an account and forget the login it keeps; it signs in anew when it is next begun."""
     host = call.host
-    channel, account = _meant(host, params.channel, params.account_id)
+    channel, account = _resolve_channel(host, params.channel, params.account_id)
     file = host.paths.state / "credentials" / channel / f"{account}.json"
     if not await asyncio.to_thread(file.is_file):
         raise InvalidRequest(
@@ -131,7 +131,7 @@ async def _files(host: GatewayServices, names: Sequence[str], session: str) -> t
     return files
 
 
-def _meant(host: GatewayServices, channel: str, account: str | None) -> tuple[str, str]:
+def _resolve_channel(host: GatewayServices, channel: str, account: str | None) -> tuple[str, str]:
     channels = by_channel(host.channels.status())
     name = channel.strip().lower()
     if name not in channels:

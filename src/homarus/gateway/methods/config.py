@@ -39,7 +39,7 @@ async def get(call: Call, _params: NoParams) -> Json:
     except ConfigError as exc:
         nothing: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
         issues = [_issue(exc)]
-        return {**shown, **nothing, "valid": False, **_told(issues, ())}
+        return {**shown, **nothing, "valid": False, **_describe_config(issues, ())}
     return {
         **shown,
         # Not the raw text: a comment may hold a secret that cannot be recognised.
@@ -49,11 +49,11 @@ async def get(call: Call, _params: NoParams) -> Json:
         "valid": not examined.errors,
         "config": _with_defaults(examined),
         "hash": hash_text(text or ""),
-        **_told([_issue(error) for error in examined.errors], examined.warnings),
+        **_describe_config([_issue(error) for error in examined.errors], examined.warnings),
     }
 
 
-def _told(issues: list[Json], warnings: tuple[str, ...]) -> dict[str, Json]:
+def _describe_config(issues: list[Json], warnings: tuple[str, ...]) -> dict[str, Json]:
     notes = [{"path": "", "message": text} for text in warnings]
     return {"issues": issues, "warnings": notes, "legacyIssues": []}
 
@@ -75,14 +75,17 @@ def _with_defaults(examined: Examined) -> Json:
     if examined.config is None:
         return written
     defaults = examined.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return _below(redact(defaults), written)
+    return _fill_defaults(redact(defaults), written)
 
 
-def _below(under: Json, over: Json) -> Json:
+def _fill_defaults(under: Json, over: Json) -> Json:
     if not isinstance(under, dict) or not isinstance(over, dict):
         return over
     missing = {key: value for key, value in under.items() if key not in over and value != {}}
-    return {**{key: _below(under.get(key), value) for key, value in over.items()}, **missing}
+    return {
+        **{key: _fill_defaults(under.get(key), value) for key, value in over.items()},
+        **missing,
+    }
 
 
 class SetParams(Params):

@@ -61,14 +61,14 @@ async def listed(call: Call, params: ListParams) -> Json:
 @method("channels.pairing.approve", scope="pairing", params=CodeParams, advertised=False)
 async def approve(call: Call, params: CodeParams) -> Json:
     """Let somebody in by their code: from their next message on they are heard."""
-    found = await _coded(call, params, _pairings(call).approve)
+    found = await _find_by_code(call, params, _pairings(call).approve)
     return {"ok": True, "request": show_request(found)}
 
 
 @method("channels.pairing.dismiss", scope="pairing", params=CodeParams, advertised=False)
 async def dismiss(call: Call, params: CodeParams) -> Json:
     """Send somebody away by their code; they may ask again."""
-    found = await _coded(call, params, _pairings(call).reject)
+    found = await _find_by_code(call, params, _pairings(call).reject)
     return {"ok": True, "request": show_request(found)}
 
 
@@ -99,7 +99,7 @@ def _account(params: ListParams | CodeParams) -> str | None:
     return normalize_account_id(params.account_id) if params.account_id else None
 
 
-async def _coded(call: Call, params: CodeParams, change: Change) -> "Request":
+async def _find_by_code(call: Call, params: CodeParams, change: Change) -> "Request":
     now_s = call.host.clock.monotonic()
     wrong = _wrong.setdefault(call.gateway, deque(maxlen=MAX_WRONG))
     if len(wrong) == MAX_WRONG and wrong[0] > now_s - WINDOW_S:

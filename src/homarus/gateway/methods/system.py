@@ -27,12 +27,12 @@ class HealthParams(Params):
 @method("health", scope="read", params=HealthParams)
 async def health(call: Call, params: HealthParams) -> Json:
     """How things are: sessions, agents, channels. At most a minute old, fresh with `probe`."""
-    kept = call.gateway.health
-    age_ms = call.host.clock.now_ms() - int(kept.get("ts", 0))
+    cached = call.gateway.health
+    age_ms = call.host.clock.now_ms() - int(cached.get("ts", 0))
     pulse = call.gateway.pulse
-    same = kept.get("ok") is not pulse.is_red
-    if kept and same and not params.probe and age_ms < pictures.FRESH_MS:
-        return dict(kept)
+    same = cached.get("ok") is not pulse.is_red
+    if cached and same and not params.probe and age_ms < pictures.FRESH_MS:
+        return dict(cached)
     found = await pictures.look(call.host, pulse)
     call.gateway.note_health(found)
     return found

@@ -150,13 +150,13 @@ class Whole:
 
 def _session(record: SessionRecord, summary: Summary) -> dict[str, Json]:
     shown = row(record, _NOTHING)
-    kept = ("label", "channel", "chatType", "origin", "modelProvider", "model")
+    fields = ("label", "channel", "chatType", "origin", "modelProvider", "model")
     return {
         "key": record.key,
         "sessionId": record.session_id,
         "updatedAt": record.updated_ms,
         "agentId": record.agent,
-        **{name: shown[name] for name in kept if shown.get(name)},
+        **{name: shown[name] for name in fields if shown.get(name)},
         "usage": _usage(record, summary),
     }
 
